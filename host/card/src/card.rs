@@ -1,19 +1,20 @@
-//! A card from its start to its end: the control thread.
+//! A card from its start to its end: signals, and the file of counters.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use anyhow::{Context, Result, ensure};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use crate::control::{Control, timeout};
 use crate::listener::Listener;
+use crate::pcap::Writer;
 use crate::port::{Offer, Plan, Port};
 use crate::statistics::{self, PortStatistics};
 use crate::statistics_file::StatisticsFile;
@@ -23,17 +24,23 @@ const NAME: &str = "wireboot nic";
 
 /// A card, one port for each guest.
 pub(crate) struct HostCard {
-    ports: Vec<Port>,
+    ports: Vec<Control>,
     statistics: Option<StatisticsFile>,
+    capture: Option<Writer>,
     signals: UnixStream,
 }
 
 impl HostCard {
-    /// Listens at the sockets of these plans. Guests are offered that.
+    /// Listens at the sockets of these plans. Guests are offered that. What goes through is in the file of `capture`, if there is one.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
-    pub(crate) fn new(plans: Vec<Plan>, offer: Offer, statistics: Option<&Path>) -> Result<Self> {
+    pub(crate) fn new(
+        plans: Vec<Plan>,
+        offer: Offer,
+        statistics: Option<&Path>,
+        capture: Option<Writer>,
+    ) -> Result<Self> {
         let several = plans.len() > 1;
         // Before there is a thread: where the umask changes, no other may make a file.
         let listeners = plans
@@ -50,15 +57,16 @@ impl HostCard {
                 true => format!("{NAME}, {}", plan.socket.display()).into(),
                 false => NAME.into(),
             };
-            Port::start(name, listener, plan, offer)
+            Control::start(Port::start(name, listener, plan, offer)?)
         });
         let mut card = Self {
             ports: ports.collect::<Result<_>>()?,
             statistics: None,
+            capture,
             signals,
         };
         if let Some(path) = statistics {
-            let text = statistics::json(&card.statistics()?)?;
+            let text = statistics::json(&card.statistics())?;
             card.statistics = Some(StatisticsFile::new(path, &text)?);
         }
         Ok(card)
@@ -67,66 +75,63 @@ impl HostCard {
     /// Serves monitors, one at a time for each port, until a signal ends it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's, when no port is left.
     pub(crate) fn run(mut self) -> Result<Vec<PortStatistics>> {
         loop {
-            let (signal, woken) = self.wait().context("waiting for a monitor")?;
-            if signal {
-                // Sessions end before their pollers do.
-                self.ports.iter_mut().for_each(Port::hang_up);
-                let statistics = self.statistics()?;
+            if self.wait().context("waiting for a signal")? {
+                // All at once, and each for itself.
+                self.ports.iter_mut().for_each(Control::hang_up);
+                let statistics: Vec<_> = self.ports.into_iter().map(Control::end).collect();
                 if let Some(file) = &mut self.statistics {
-                    file.write(&statistics::json(&statistics)?)?;
+                    file.write(&statistics::json(&statistics)?);
+                }
+                if let Some(capture) = self.capture.take() {
+                    capture.end();
                 }
                 let _ = self.signals.read(&mut [0; 8]);
                 return Ok(statistics);
             }
-            for (port, woken) in self.ports.iter_mut().zip(woken) {
-                port.look(woken)?;
-            }
+            let left = self.ports.iter().any(|port| port.descriptor().is_some());
+            ensure!(left, "no port is left");
             if self.statistics.as_ref().is_some_and(StatisticsFile::due) {
-                let text = statistics::json(&self.statistics()?)?;
+                let text = statistics::json(&self.statistics())?;
                 if let Some(file) = &mut self.statistics {
-                    file.write(&text)?;
+                    file.write(&text);
                 }
             }
         }
     }
 
-    fn statistics(&self) -> Result<Vec<PortStatistics>> {
-        self.ports.iter().map(Port::statistics).collect()
+    fn statistics(&mut self) -> Vec<PortStatistics> {
+        let ports = self.ports.iter_mut();
+        ports.map(|port| port.statistics().clone()).collect()
     }
 
-    /// Whether a signal came, and what each port was woken by.
-    fn wait(&self) -> io::Result<(bool, Vec<[bool; 2]>)> {
+    /// Waits for a signal, the end of a port, or the time for counters. True when a signal came.
+    fn wait(&mut self) -> io::Result<bool> {
         // The pipe of signals stands in for what is not there.
         let signals = self.signals.as_fd();
-        let fds = self.ports.iter().flat_map(Port::descriptors);
+        let ports = self.ports.iter().map(Control::descriptor);
         let mut polled: Vec<_> = [Some(signals)]
             .into_iter()
-            .chain(fds)
+            .chain(ports)
             .map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(signals), PollFlags::IN))
             .collect();
-        let until = self
-            .ports
-            .iter()
-            .filter_map(Port::patience)
-            .chain(self.statistics.as_ref().map(StatisticsFile::remaining))
-            .min();
+        let until = self.statistics.as_ref().map(StatisticsFile::remaining);
         match poll(&mut polled, until.map(timeout).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let mut woken = polled.iter().map(|fd| !fd.revents().is_empty());
-        let signal = woken.next().unwrap_or(false);
-        let woken: Vec<_> = woken.collect();
-        Ok((signal, woken.as_chunks().0.to_vec()))
-    }
-}
-
-fn timeout(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: time.as_secs() as _,
-        tv_nsec: time.subsec_nanos().into(),
+        let woken: Vec<_> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let (signal, ended) = woken.split_first().unwrap_or((&false, &[]));
+        for (port, _) in self
+            .ports
+            .iter_mut()
+            .zip(ended)
+            .filter(|(_, ended)| **ended)
+        {
+            port.hang_up();
+        }
+        Ok(*signal)
     }
 }

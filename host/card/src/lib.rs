@@ -11,6 +11,7 @@
 
 mod card;
 pub mod cli;
+mod control;
 mod guest;
 mod listener;
 mod memory;
@@ -20,6 +21,7 @@ mod poller;
 mod port;
 mod probe;
 mod program;
+mod say;
 mod stage;
 mod statistics;
 mod statistics_file;

@@ -6,8 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{getuid, umask};
 
 /// Why there is no socket.
@@ -80,6 +83,11 @@ impl Listener {
                 ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {
                     Ok(None)
                 }
+                _ if is_shortage(&error) => {
+                    // It may pass, and the monitor waits as long.
+                    sleep(Duration::from_millis(100));
+                    Ok(None)
+                }
                 _ => Err(error),
             },
         }
@@ -96,6 +104,14 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Descriptors or memory are used up.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }
 
 /// What is made meanwhile is this user's alone. To be called before there are threads that make files.

@@ -3,14 +3,18 @@
 //! Units are written as the guest sends and gets them: large ones whole, checksums that are still to be completed as they are.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::thread::Builder;
+use std::time::{Duration, SystemTime};
 
 use wireboot_card::{Span, Unit};
 
 use crate::memory::Mapping;
+use crate::say::say;
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -27,33 +31,46 @@ const EPB_FLAGS: u16 = 2;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// The file, which all ports write to.
-struct Output {
-    path: PathBuf,
-    /// None after an error.
-    file: Option<BufWriter<File>>,
-}
+/// Bytes of packets that are given to the file's thread together, at the least.
+const BATCH: usize = 64 << 10;
+/// Batches that may wait for the file.
+const WAITING: usize = 256;
+/// How long the end of the file is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A port's way to the file.
+/// A port's way to the file. It waits for nothing: what the file cannot take in time is left out.
 #[derive(Clone)]
 pub(crate) struct Capture {
-    output: Arc<Mutex<Output>>,
+    file: SyncSender<Batch>,
     interface: u32,
-    bytes: Vec<u8>,
+    packet: Vec<u8>,
+    batch: Batch,
+    left_out: Arc<AtomicU64>,
 }
+
+/// Packets as they are to stand in the file.
+#[derive(Clone, Default)]
+struct Batch {
+    blocks: Vec<u8>,
+    packets: u64,
+}
+
+/// The thread that writes the file.
+pub(crate) struct Writer(Receiver<()>);
 
 /// Begins a file at `path`, with an interface of each of these names.
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn create(path: &Path, names: &[String]) -> io::Result<Vec<Capture>> {
-    let mut file = BufWriter::new(File::create(path)?);
+pub(crate) fn create(path: &Path, names: &[String]) -> io::Result<(Writer, Vec<Capture>)> {
+    let mut file = File::create(path)?;
+    let mut head = Vec::new();
     let mut section = Vec::new();
     section.extend(BYTE_ORDER.to_le_bytes());
     // Version 1.0, of unknown length.
     section.extend([1, 0, 0, 0]);
     section.extend([0xff; 8]);
-    write_block(&mut file, SECTION, &section)?;
+    add_block(&mut head, SECTION, &section);
     for name in names {
         let mut interface = Vec::new();
         // No limit to the length.
@@ -61,28 +78,61 @@ pub(crate) fn create(path: &Path, names: &[String]) -> io::Result<Vec<Capture>> 
         option(&mut interface, IF_NAME, name.as_bytes());
         option(&mut interface, IF_TSRESOL, &[NANOSECONDS]);
         option(&mut interface, 0, &[]);
-        write_block(&mut file, INTERFACE, &interface)?;
+        add_block(&mut head, INTERFACE, &interface);
     }
-    file.flush()?;
-    let output = Arc::new(Mutex::new(Output {
-        path: path.to_owned(),
-        file: Some(file),
-    }));
+    file.write_all(&head)?;
+    let (sender, batches) = sync_channel(WAITING);
+    let left_out = Arc::new(AtomicU64::new(0));
     let capture = |(interface, _)| Capture {
-        output: output.clone(),
+        file: sender.clone(),
         interface,
-        bytes: Vec::new(),
+        packet: Vec::new(),
+        batch: Batch::default(),
+        left_out: left_out.clone(),
     };
-    Ok((0..).zip(names).map(capture).collect())
+    let captures = (0..).zip(names).map(capture).collect();
+    let (ended, end) = channel();
+    let path = path.to_owned();
+    Builder::new().name("capture".to_owned()).spawn(move || {
+        write(file, &path, &batches);
+        let left_out = left_out.load(Ordering::Relaxed);
+        if left_out != 0 {
+            say!(
+                "wireboot nic: {left_out} packets are not in {}, which took them too slowly",
+                path.display()
+            );
+        }
+        // Nobody waits where the card has lost its patience.
+        let _ = ended.send(());
+    })?;
+    Ok((Writer(end), captures))
+}
+
+/// Until no port is left. The first error ends the capture, and is told; the card goes on.
+fn write(mut file: File, path: &Path, batches: &Receiver<Batch>) {
+    for batch in batches {
+        if let Err(error) = file.write_all(&batch.blocks) {
+            let path = path.display();
+            say!("wireboot nic: the capture ends here: {path}: {error}");
+            return;
+        }
+    }
+}
+
+impl Writer {
+    /// Waits until all is in the file, when no port is left.
+    pub(crate) fn end(self) {
+        let _ = self.0.recv_timeout(PATIENCE);
+    }
 }
 
 impl Capture {
     /// The guest has sent this.
     pub(crate) fn sent(&mut self, memory: &Mapping, unit: &Unit<'_>) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(unit.head);
-        self.bytes.resize(unit.len, 0);
-        let rest = self.bytes.get_mut(unit.head.len()..).unwrap_or_default();
+        self.packet.clear();
+        self.packet.extend_from_slice(unit.head);
+        self.packet.resize(unit.len, 0);
+        let rest = self.packet.get_mut(unit.head.len()..).unwrap_or_default();
         if memory.gather(unit.spans, rest).is_ok() {
             self.record(OUTBOUND);
         }
@@ -90,56 +140,59 @@ impl Capture {
 
     /// The guest gets the first `len` bytes of these.
     pub(crate) fn received(&mut self, memory: &Mapping, room: &[Span], len: usize) {
-        self.bytes.clear();
-        self.bytes.resize(len, 0);
-        if memory.gather(room, &mut self.bytes).is_ok() {
+        self.packet.clear();
+        self.packet.resize(len, 0);
+        if memory.gather(room, &mut self.packet).is_ok() {
             self.record(INBOUND);
         }
     }
 
     /// What was recorded is to be in the file.
-    pub(crate) fn flush(&self) {
-        self.write(|_| Ok(()));
+    pub(crate) fn flush(&mut self) {
+        if self.batch.packets == 0 {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        if let Err(TrySendError::Full(batch)) = self.file.try_send(batch) {
+            self.left_out.fetch_add(batch.packets, Ordering::Relaxed);
+        }
     }
 
-    fn record(&self, direction: u32) {
+    fn record(&mut self, direction: u32) {
         let now = SystemTime::now();
         let now = now.duration_since(SystemTime::UNIX_EPOCH);
         let nanos = now.map_or(0, |time| time.as_nanos()) as u64;
-        let len = (self.bytes.len() as u32).to_le_bytes();
-        let mut block = Vec::with_capacity(self.bytes.len() + 40);
+        let len = (self.packet.len() as u32).to_le_bytes();
+        let mut block = Vec::with_capacity(self.packet.len() + 40);
         block.extend(self.interface.to_le_bytes());
         block.extend(((nanos >> 32) as u32).to_le_bytes());
         block.extend((nanos as u32).to_le_bytes());
         block.extend([len, len].as_flattened());
-        block.extend_from_slice(&self.bytes);
+        block.extend_from_slice(&self.packet);
         pad(&mut block);
         option(&mut block, EPB_FLAGS, &direction.to_le_bytes());
         option(&mut block, 0, &[]);
-        self.write(|file| write_block(file, PACKET, &block));
-    }
-
-    /// The first error ends the capture, and is told; the card goes on.
-    fn write(&self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = &mut output.file else { return };
-        if let Err(error) = write(file) {
-            eprintln!(
-                "wireboot nic: the capture ends here: {}: {error}",
-                output.path.display()
-            );
-            output.file = None;
+        add_block(&mut self.batch.blocks, PACKET, &block);
+        self.batch.packets += 1;
+        if self.batch.blocks.len() >= BATCH {
+            self.flush();
         }
     }
 }
 
-fn write_block(file: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+fn add_block(to: &mut Vec<u8>, kind: u32, body: &[u8]) {
     // The length is there at both ends.
     let len = (body.len() as u32 + 12).to_le_bytes();
-    file.write_all(&kind.to_le_bytes())?;
-    file.write_all(&len)?;
-    file.write_all(body)?;
-    file.write_all(&len)
+    to.extend(kind.to_le_bytes());
+    to.extend(len);
+    to.extend_from_slice(body);
+    to.extend(len);
 }
 
 fn option(block: &mut Vec<u8>, code: u16, value: &[u8]) {
@@ -158,6 +211,10 @@ fn pad(block: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::wires::testing::{memory, room, with_unit};
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use std::fs::OpenOptions;
+    use std::io::{BufReader, Read};
+    use std::thread::spawn;
     use wireboot_capture::Packets;
     use wireboot_card::GuestMemory;
 
@@ -183,7 +240,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("card.pcapng");
         let names = ["/run/a".to_owned(), "/run/long".to_owned()];
-        let mut captures = create(&path, &names).unwrap();
+        let (writer, mut captures) = create(&path, &names).unwrap();
         let memory = memory();
         let frame = |n: u8, len| vec![n; len];
         let before = SystemTime::now();
@@ -197,6 +254,7 @@ mod tests {
         }
         captures[0].flush();
         drop(captures);
+        writer.end();
         let text = std::fs::read(&path).unwrap();
         let packets = Packets::new(&text[..]).unwrap();
         let got: Vec<_> = packets.map(Result::unwrap).collect();
@@ -209,5 +267,45 @@ mod tests {
             let late = packet.time - since.as_secs_f64();
             assert!((-0.1..60.0).contains(&late), "{late}");
         }
+    }
+
+    /// A pipe that nobody reads holds up no machine, and what it has not taken is counted.
+    #[test]
+    fn who_reads_slowly_holds_up_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let read = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        let (writer, mut captures) = create(&path, &["card".to_owned()]).unwrap();
+        let memory = memory();
+        let count = (WAITING as u64 + 10) * (BATCH as u64 / 1500 + 1);
+        for _ in 0..count {
+            captures[0].received(&memory, &room(1518), 1500);
+        }
+        let left_out = captures[0].left_out.clone();
+        assert!(left_out.load(Ordering::Relaxed) > 0);
+        drop(captures);
+        // From here on all is read.
+        let reader = spawn(move || {
+            let mut read = BufReader::new(read);
+            let mut packets = 0;
+            loop {
+                let mut start = [0; 8];
+                read.read_exact(&mut start).unwrap();
+                let [kind, _, _, _, l0, l1, l2, l3] = start;
+                let len = u32::from_le_bytes([l0, l1, l2, l3]);
+                read.read_exact(&mut vec![0; len as usize - 8]).unwrap();
+                packets += u64::from(u32::from(kind) == PACKET);
+                if packets + left_out.load(Ordering::Relaxed) == count {
+                    return;
+                }
+            }
+        });
+        reader.join().unwrap();
+        writer.end();
     }
 }

@@ -1,5 +1,4 @@
-//! A port of the card: the socket of one guest, its monitor's connection, and the thread that turns its queues. What happens to one port, no other
-//! notices.
+//! A port of the card: the socket of one guest, its monitor's connection, and the thread that turns its queues.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -13,12 +12,16 @@ use wireboot_card::{Lies, feature};
 use crate::listener::Listener;
 use crate::mishap::{LOOK, Mishap, Mishaps};
 use crate::poller::{Handle, Poller};
+use crate::say::say;
 use crate::stage::Stage;
 use crate::statistics::PortStatistics;
 use crate::vhost::{Connection, ConnectionError, Session, SessionError};
 
 /// How long after the guest's features its memory may take. Monitors send both at once.
 const MEMORY_WITHIN: Duration = Duration::from_secs(2);
+/// Monitors that come, and messages of one that is there, before there is a look at all else: more are there at the next look.
+const MONITORS: usize = 4;
+const MESSAGES: usize = 32;
 
 /// What guests are offered, as far as the card can.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +138,16 @@ impl Port {
         Ok(())
     }
 
+    /// What its lines in the log begin with.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// For those who want its counters.
+    pub(crate) fn handle(&self) -> Handle {
+        self.poller.handle()
+    }
+
     /// Ends the session, if there is one.
     pub(crate) fn hang_up(&mut self) {
         self.session = None;
@@ -153,10 +166,13 @@ impl Port {
     }
 
     fn accept(&mut self) -> Result<()> {
-        while let Some(stream) = self.listener.accept().context("taking a connection")? {
+        for _ in 0..MONITORS {
+            let Some(stream) = self.listener.accept().context("taking a connection")? else {
+                break;
+            };
             if self.session.is_some() {
                 // It sees the connection close.
-                eprintln!(
+                say!(
                     "{}: a second monitor was refused: this card has a guest",
                     self.name
                 );
@@ -170,7 +186,7 @@ impl Port {
                 lacks_memory: None,
                 told: false,
             });
-            eprintln!("{}: a monitor has connected", self.name);
+            say!("{}: a monitor has connected", self.name);
         }
         Ok(())
     }
@@ -183,7 +199,7 @@ impl Port {
         if let Err(ended) = active.serve() {
             // It stops the rings.
             self.session = None;
-            eprintln!("{}: {ended}; waiting for the next one", self.name);
+            say!("{}: {ended}; waiting for the next one", self.name);
         }
     }
 
@@ -199,7 +215,7 @@ impl Port {
         let since = *active.lacks_memory.get_or_insert_with(Instant::now);
         if since.elapsed() >= MEMORY_WITHIN {
             // It may come yet, so the session goes on.
-            eprintln!("{}: {}", self.name, SessionError::NoSharedMemory);
+            say!("{}: {}", self.name, SessionError::NoSharedMemory);
             active.told = true;
             active.lacks_memory = None;
         }
@@ -214,13 +230,13 @@ impl Port {
             None => {}
             Some(Mishap::Flap) => {
                 self.session = None;
-                eprintln!(
+                say!(
                     "{}: the connection is closed, as --fault flap says",
                     self.name
                 );
             }
             Some(Mishap::Death) => {
-                eprintln!("{}: the card dies, as --fault death says", self.name);
+                say!("{}: the card dies, as --fault death says", self.name);
                 std::process::exit(1);
             }
         }
@@ -230,12 +246,15 @@ impl Port {
 
 impl Active {
     fn serve(&mut self) -> Result<(), Ended> {
-        while let Some(message) = self.connection.receive()? {
+        for _ in 0..MESSAGES {
+            let Some(message) = self.connection.receive()? else {
+                break;
+            };
             let (number, asks) = (message.number, message.need_reply);
             let result = self.session.obey(message);
             if self.session.take_open_memory() {
-                eprintln!(
-                    "{}: the monitor can make its memory file shorter, which would end this card; QEMU cannot with memory-backend-memfd",
+                say!(
+                    "{}: the monitor can take memory out of its file, which would end this card; QEMU cannot with memory-backend-memfd without huge pages",
                     self.name
                 );
             }

@@ -142,7 +142,7 @@ impl Wire<Mapping> for Stage {
 
     fn flush(&mut self) {
         either!(&mut self.way, stage => Wire::<Mapping>::flush(&mut **stage));
-        if let Some(capture) = &self.capture {
+        if let Some(capture) = &mut self.capture {
             capture.flush();
         }
     }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::say::say;
+
 /// How often it is written anew.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -13,6 +15,8 @@ pub(crate) struct StatisticsFile {
     path: PathBuf,
     aside: PathBuf,
     written: Instant,
+    /// The user knows that it cannot be written.
+    told: bool,
 }
 
 impl StatisticsFile {
@@ -27,8 +31,9 @@ impl StatisticsFile {
             path: path.to_owned(),
             aside: aside.into(),
             written: Instant::now(),
+            told: false,
         };
-        file.write(text)?;
+        file.put(text)?;
         Ok(file)
     }
 
@@ -42,11 +47,18 @@ impl StatisticsFile {
         self.remaining().is_zero()
     }
 
-    /// Puts another text in place of the one before.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn write(&mut self, text: &str) -> Result<()> {
+    /// Puts another text in place of the one before. Where that cannot be, the user is told once, and the one before stays.
+    pub(crate) fn write(&mut self, text: &str) {
+        let result = self.put(text);
+        if let Err(error) = &result
+            && !self.told
+        {
+            say!("wireboot nic: {error:#}; the card goes on");
+        }
+        self.told = result.is_err();
+    }
+
+    fn put(&mut self, text: &str) -> Result<()> {
         self.written = Instant::now();
         fs::write(&self.aside, format!("{text}\n"))
             .and_then(|()| fs::rename(&self.aside, &self.path))

@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::thread;
 
 use tempfile::TempDir;
 
@@ -205,10 +206,11 @@ fn what_cannot_be_is_refused() {
     let free = folder.path().join("card");
     refused(&run(&file, "none"), 1, "is no socket");
     refused(&run(&free, "tap=nosuch0"), 1, "ip tuntap add dev nosuch0");
+    refused(&run(&free, "packet=a/b"), 1, "no name of an interface");
     refused(
         &run(&free, "cable"),
         2,
-        "a wire is tap=NAME, serve=DIR, card, dgram=PATH,remote=PATH or none",
+        "a wire is tap=NAME, packet=IF, serve=DIR, card, dgram=PATH,remote=PATH or none",
     );
     for (option, value, text) in [
         (
@@ -231,7 +233,7 @@ fn what_cannot_be_is_refused() {
     }
     let queues = free.display().to_string() + ",queues=";
     let run_queues = |n: &str, wire: &str| run(Path::new(&(queues.clone() + n)), wire);
-    refused(&run_queues("9", "none"), 2, "with N from 1 to 8");
+    refused(&run_queues("9", "none"), 2, "queues=N, 1 to 8");
     let server = format!("serve={}", folder.path().display());
     refused(&run_queues("2", &server), 1, "leave out queues=2");
     refused(&run(&free, "card"), 1, "give it another --socket");
@@ -332,6 +334,48 @@ fn several_machines_have_a_port_each() {
         places,
         sockets.each_ref().map(|socket| socket.to_str().unwrap())
     );
+}
+
+/// A monitor that sends without end keeps neither another machine's card nor a signal waiting.
+#[test]
+fn a_monitor_that_holds_up_its_port_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = ["a", "b"].map(|name| folder.path().join(name));
+    let mut command = wireboot(&["run", "--wire", "none"]);
+    for socket in &sockets {
+        command.arg("--socket").arg(socket);
+    }
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    for _ in &sockets {
+        log.read_line(&mut String::new()).unwrap();
+    }
+    // SET_OWNER, which has no answer.
+    let many = message(3, 0, &[]).repeat(10_000);
+    let mut flood = UnixStream::connect(&sockets[0]).unwrap();
+    let flood = thread::spawn(move || while flood.write_all(&many).is_ok() {});
+    let mut other = UnixStream::connect(&sockets[1]).unwrap();
+    for _ in 0..100 {
+        answers(&mut other);
+    }
+    let id = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    flood.join().unwrap();
+}
+
+#[test]
+fn counters_that_cannot_be_written_end_no_card() {
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats/file");
+    fs::create_dir(folder.path().join("stats")).unwrap();
+    let mut command = wireboot(&["run", "--wire", "none", "--stats"]);
+    command.arg(&stats);
+    let mut card = Card::launch(command, folder);
+    fs::remove_dir_all(stats.parent().unwrap()).unwrap();
+    card.says("the card goes on");
+    answers(&mut card.monitor());
 }
 
 #[test]

@@ -349,7 +349,7 @@ fn ignores_hangup() -> bool {
 }
 
 /// Each transfer holds a file and a socket, and the usual limit of 1024 is for programs that use select(2).
-fn allow_many_files() {
+pub fn allow_many_files() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // With the usual limit it serves fewer at a time.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);

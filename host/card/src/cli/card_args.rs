@@ -88,19 +88,22 @@ impl CardArgs {
             offloads: self.offload.0,
             chunks: self.chunk.0,
         };
-        let mut captures = match &self.pcap {
+        let (writer, captures) = match &self.pcap {
             Some(path) => {
                 let names: Vec<_> = sockets.iter().map(SocketArgument::to_string).collect();
-                pcap::create(path, &names).with_context(|| format!("writing {}", path.display()))?
+                let created = pcap::create(path, &names);
+                let (writer, captures) =
+                    created.with_context(|| format!("writing {}", path.display()))?;
+                (Some(writer), captures)
             }
-            None => Vec::new(),
-        }
-        .into_iter();
+            None => (None, Vec::new()),
+        };
+        let mut captures = captures.into_iter();
         let program = self.program.as_deref().map(check::open).transpose()?;
         let plans = sockets.iter().zip(wires).map(|(socket, wires)| {
             self.plan(&socket.path, wires, program.as_ref(), captures.next())
         });
-        HostCard::new(plans.collect(), offer, self.stats.as_deref())
+        HostCard::new(plans.collect(), offer, self.stats.as_deref(), writer)
     }
 
     fn plan(

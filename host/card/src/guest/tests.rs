@@ -4,13 +4,12 @@ mod faults;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use tempfile::TempDir;
 use wireboot_card::coalesce::Limits;
 use wireboot_card::{Counters, Lies, Pace, feature};
@@ -20,6 +19,7 @@ use wireboot_server::event::Events;
 use wireboot_server::station::Station;
 
 use super::*;
+use crate::control::Control;
 use crate::listener::Listener;
 use crate::mishap::Mishaps;
 use crate::port::{Offer, Plan, Port};
@@ -72,11 +72,8 @@ impl Served {
     }
 }
 
-/// A card of its own thread, which serves a directory.
-struct Card {
-    end: UnixStream,
-    thread: JoinHandle<Counters>,
-}
+/// A card that serves a directory.
+struct Card(Control);
 
 impl Card {
     fn start(files: &Path, socket: &Path, offer: Offer, lies: Lies) -> Self {
@@ -90,36 +87,14 @@ impl Card {
             mishaps: Mishaps::new(Vec::new(), 1),
         };
         let listener = Listener::bind(socket).unwrap();
-        let mut port = Port::start("card".into(), listener, plan, offer).unwrap();
-        let (end, ended) = UnixStream::pair().unwrap();
-        let thread = thread::spawn(move || {
-            loop {
-                let woken = {
-                    let [listener, monitor] = port.descriptors();
-                    let there = |fd: Option<_>| fd.unwrap_or_else(|| ended.as_fd());
-                    let fds = [ended.as_fd(), there(listener), there(monitor)];
-                    let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-                    let second = Timespec {
-                        tv_sec: 1,
-                        tv_nsec: 0,
-                    };
-                    poll(&mut polled, Some(&second)).unwrap();
-                    polled.map(|fd| !fd.revents().is_empty())
-                };
-                if woken[0] {
-                    port.hang_up();
-                    return port.statistics().unwrap().statistics.card;
-                }
-                port.look([woken[1], woken[2]]).unwrap();
-            }
-        });
-        Self { end, thread }
+        let port = Port::start("card".into(), listener, plan, offer).unwrap();
+        Self(Control::start(port).unwrap())
     }
 
     /// Ends it. What it did.
     fn end(mut self) -> Counters {
-        self.end.write_all(b"x").unwrap();
-        self.thread.join().unwrap()
+        self.0.hang_up();
+        self.0.end().statistics.card
     }
 }
 

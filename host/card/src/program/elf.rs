@@ -125,13 +125,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Object, ElfError> {
                 continue;
             };
             for rel in file.section_data_as_rels(&section)? {
-                let (symbol, name) = match &symbols {
-                    Some((symbols, names)) => {
-                        let symbol = symbols.get(rel.r_sym as usize)?;
-                        let name = names.get(symbol.st_name as usize)?;
-                        (Some(symbol), name)
-                    }
-                    None => (None, ""),
+                let symbol = match &symbols {
+                    Some((symbols, names)) => Some((symbols.get(rel.r_sym as usize)?, names)),
+                    None => None,
                 };
                 let instruction = rel.r_offset / LEN as u64;
                 let section = hook.name();
@@ -141,18 +137,24 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Object, ElfError> {
                         instruction,
                     });
                 }
-                let symbol =
-                    symbol.filter(|symbol| Some(usize::from(symbol.st_shndx)) == maps_place);
+                let of_map = symbol
+                    .as_ref()
+                    .filter(|(symbol, _)| Some(usize::from(symbol.st_shndx)) == maps_place);
                 let to = code
                     .get_mut(instruction as usize..)
                     .and_then(<[_]>::first_mut);
-                let map = symbol.zip(to).and_then(|(symbol, to)| {
+                let map = of_map.zip(to).and_then(|((symbol, _), to)| {
                     // A symbol that is the section's has the rest of its place in the instruction.
                     let at = symbol.st_value.checked_add(u64::try_from(to.imm).ok()?)?;
                     let n = map_at(at).filter(|n| *n < maps.len())?;
                     (to.opcode == LDDW && rel.r_offset % LEN as u64 == 0).then_some((to, n))
                 });
                 let Some((to, n)) = map else {
+                    // A name may be as long as the file: it is looked up once.
+                    let name = match symbol {
+                        Some((symbol, names)) => names.get(symbol.st_name as usize)?,
+                        None => "",
+                    };
                     return Err(ElfError::Symbol {
                         section,
                         instruction,

@@ -337,19 +337,19 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
             running.keep(Hook::Guest, when, unit.header, unit.len, read);
             return true;
         }
-        let mut unit = *unit;
+        // The guest can write to the frame while it is looked at: what goes is what the program has seen, edited or not.
         let mut aside = std::mem::take(&mut running.aside);
-        if fate.edited {
-            let place = aside.get_mut(..unit.len);
-            if !place
-                .is_some_and(|place| read(place) && overwrite(place, running.edited(place.len())))
-            {
-                running.aside = aside;
-                return false;
-            }
-            unit.head = aside.get(..unit.len).unwrap_or_default();
-            unit.spans = &[];
+        let place = aside.get_mut(..unit.len);
+        if !place.is_some_and(|place| read(place) && overwrite(place, running.edited(place.len())))
+        {
+            running.aside = aside;
+            return false;
         }
+        let unit = Unit {
+            head: aside.get(..unit.len).unwrap_or_default(),
+            spans: &[],
+            ..*unit
+        };
         let all = (0..=fate.copies).all(|_| self.wire.send(memory, &unit, now));
         running.aside = aside;
         all

@@ -1,10 +1,12 @@
 //! What becomes of frames.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wireboot_card::testing::{Script, VecMemory};
-use wireboot_card::{Header, Received, Span, Unit, Wire, feature};
+use wireboot_card::{GuestMemory, Header, Received, Span, Unit, Unmapped, Wire, feature};
 
 use super::super::machine::{SEEN, Wild};
 use super::super::{Filter, Hook, Program, ProgramCounters};
@@ -47,7 +49,6 @@ impl Rig {
     pub(super) fn send(&mut self, frame: &[u8], micros: u64) -> Vec<Vec<u8>> {
         let now = Duration::from_micros(micros);
         let head = frame.len().min(20);
-        use wireboot_card::GuestMemory;
         self.memory.write(BASE, &frame[head..]).unwrap();
         let span = Span {
             address: BASE,
@@ -275,4 +276,62 @@ fn a_program_sees_frames_and_its_wire_has_no_large_units() {
     Wire::<VecMemory>::agree(&mut none, feature::KNOWN);
     assert_eq!(none.wire().agreed, feature::KNOWN);
     assert_eq!(none.counters(), None);
+}
+
+/// Memory of a guest that writes to a frame as soon as it has been read once.
+struct Changing {
+    memory: VecMemory,
+    reads: Cell<usize>,
+}
+
+impl GuestMemory for Changing {
+    fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Unmapped> {
+        self.memory.read(address, to)?;
+        if self.reads.replace(self.reads.get() + 1) > 0 {
+            to.fill(0xee);
+        }
+        Ok(())
+    }
+
+    fn contains(&self, span: Span) -> bool {
+        self.memory.contains(span)
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
+        self.memory.write(address, from)
+    }
+
+    fn load(&self, address: u64, order: Ordering) -> Result<u16, Unmapped> {
+        self.memory.load(address, order)
+    }
+
+    fn store(&self, address: u64, value: u16, order: Ordering) -> Result<(), Unmapped> {
+        self.memory.store(address, value, order)
+    }
+}
+
+#[test]
+fn what_a_program_has_passed_is_what_goes() {
+    let memory = Changing {
+        memory: VecMemory::new(BASE, 0x1000),
+        reads: Cell::new(0),
+    };
+    let bytes = frame(1, 700);
+    memory.write(BASE, &bytes).unwrap();
+    let span = Span {
+        address: BASE,
+        len: 700,
+    };
+    let unit = Unit {
+        header: Header::default(),
+        head: &[],
+        spans: &[span],
+        len: 700,
+    };
+    let passes = program(Hook::Guest, "mov r0, 0\nexit");
+    let mut filter = Filter::new(Script::default(), Some(passes));
+    assert!(filter.send(&memory, &unit, Duration::ZERO));
+    let (_, sent) = &filter.wire_mut().sent[0];
+    assert_eq!(sent.len(), 700);
+    assert!(sent[..SEEN] == bytes[..SEEN]);
 }
