@@ -3,7 +3,9 @@
 use crate::{apt, shell, uefi};
 use anyhow::{Context, Result, ensure};
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 /// The packages of the firmware programs, and the names of their programs.
 pub(crate) const FIRMWARE: [(&str, &str); 5] = [
@@ -47,7 +49,13 @@ const PROGRAMS: [&str; 8] = [
 pub(crate) fn all() -> Result<()> {
     let dist = shell::root().join("dist");
     fs::create_dir_all(&dist)?;
-    let built = firmware(&dist).and_then(|()| host(&dist));
+    // Beside each other: at the end of a firmware program's build, one processor has nothing to do.
+    let built = thread::scope(|scope| {
+        let firmware = scope.spawn(|| firmware(&dist));
+        let host = host(&dist);
+        let firmware = firmware.join().unwrap_or_else(|panic| resume_unwind(panic));
+        firmware.and(host)
+    });
     if built.is_err() {
         for program in PROGRAMS {
             // Gone or never there is all the same.

@@ -64,7 +64,7 @@ const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "loaders",
-        arguments: "lab loaders --without-near-end",
+        arguments: "lab loaders --without-near-end --cold",
         files: &["json", "svg", "md"],
     },
     Measurement {

@@ -46,14 +46,14 @@ pub(crate) fn no_dhcp_answer(lab: &Lab) -> Result<()> {
 pub(crate) fn server_never_answers(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let program = scene.system.directory.join("wireboot.efi");
-    embed::configuration(&boot_program()?, "patience 60\n", &program)?;
+    embed::configuration(&boot_program()?, "patience 15\n", &program)?;
     let _server = scene.serve_program(&program, &[])?;
     let _silent = scene.kernel_from_silence()?;
     let mut machine = scene.start()?;
     scene.fails(
         &mut machine,
         &[
-            r"wireboot: .*http://10\.77\.0\.1:8080/linux: the server went silent .*waiting for the server, 60 s more at most \(Esc leaves\)",
+            r"wireboot: .*http://10\.77\.0\.1:8080/linux: the server went silent .*waiting for the server, 15 s more at most \(Esc leaves\)",
             r"wireboot: error: http://10\.77\.0\.1:8080/linux",
         ],
     )

@@ -15,7 +15,7 @@ fn scene<'lab>(lab: &'lab Lab, megabytes: usize, more: &[&str]) -> Result<(Scene
     let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
     let program = scene.system.directory.join("wireboot.efi");
     // Of a card that says nothing it does not know whether it is the server that is silent.
-    embed::configuration(&boot_program()?, "patience 20\n", &program)?;
+    embed::configuration(&boot_program()?, "patience 10\n", &program)?;
     scene.boot_from_stick(&program)?;
     let mut program = lab.command(wireboot()?);
     program
