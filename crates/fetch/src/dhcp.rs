@@ -13,6 +13,7 @@
 //! On a quiet network the first byte of a file is asked for some 15 ms after the DISCOVER, all of them the ARP probe's.
 
 mod lease;
+mod offers;
 #[cfg(test)]
 mod tests;
 
@@ -35,20 +36,16 @@ use wireboot_wire::dhcp::{
 
 use lease::host_address;
 pub(crate) use lease::is_host;
+use offers::{Guide, Offer};
 
 /// Seconds to wait after each DISCOVER. Six of them: a switch port that runs spanning tree forwards nothing for
 /// its first 30 s, and the last DISCOVER leaves after 31.
 const DISCOVER_WAITS: [u64; 6] = [1, 2, 4, 8, 16, 8];
 /// Seconds to wait after each REQUEST to a server that has answered before.
 const REQUEST_WAITS: [u64; 3] = [1, 2, 4];
-/// How long a plain offer waits for a better one. A proxy has no address to find and to probe, so it answers in a
-/// round trip or two, long before most DHCP servers; half a second covers a relay across a slow line, too.
-const GRACE: Duration = Duration::from_millis(500);
 /// The pause after a DECLINE, in which the server takes note (RFC 2131 section 3.1 asks for 10 s, for machines that go on
 /// forever; the number of DISCOVERs ends this).
 const DECLINE_PAUSE: Duration = Duration::from_secs(1);
-/// Offers kept of one DISCOVER; more are dropped.
-const MAX_OFFERS: usize = 16;
 /// Boot servers asked at the same time.
 const MAX_BOOT_SERVERS: usize = 8;
 
@@ -220,23 +217,6 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
     Err(setback.unwrap_or_else(|| client.silence()))
 }
 
-/// An offer of an address.
-#[derive(Clone)]
-struct Offer {
-    message: Message,
-    server: Ipv4Addr,
-}
-
-/// Who names the boot file, according to a message.
-enum Guide {
-    /// The message itself.
-    File,
-    /// Its sender, on port 4011.
-    Sender,
-    /// Boot servers of type `kind` (PXE 2.1 section 2.2.3).
-    BootServers { options: PxeOptions, kind: u16 },
-}
-
 struct Client<'a> {
     stack: &'a Stack,
     request: &'a DhcpRequest,
@@ -325,102 +305,6 @@ impl Client<'_> {
                 Err(_) => self.malformed = self.malformed.saturating_add(1),
             }
         }
-    }
-
-    /// Keeps `message` if it is an offer.
-    fn keep(&mut self, source: Ipv4Addr, message: Message) {
-        if message.message_type() != Some(MessageType::Offer) {
-            return;
-        }
-        let server = message
-            .options
-            .address(option::SERVER_ID)
-            .filter(|&a| is_host(a));
-        if message.yiaddr.is_unspecified() {
-            let sender = server.or(Some(source)).filter(|&a| is_host(a));
-            if let Some(server) = sender
-                && self.speaks_our_class(&message)
-                && self.proxies.len() < MAX_OFFERS
-            {
-                self.proxies.push(Offer { message, server });
-            }
-        } else if let Some(server) = server
-            && host_address(&message).is_some()
-        {
-            if self.offers.len() < MAX_OFFERS {
-                self.offers.push(Offer { message, server });
-            }
-        } else {
-            self.malformed = self.malformed.saturating_add(1);
-        }
-    }
-
-    fn speaks_our_class(&self, message: &Message) -> bool {
-        message
-            .options
-            .text(option::VENDOR_CLASS)
-            .is_some_and(|class| class.starts_with(self.request.vendor_class.prefix()))
-    }
-
-    /// How `message` leads to a boot file, if it does.
-    fn guide(&self, message: &Message) -> Option<Guide> {
-        let file = message.boot_file().map(|_| Guide::File);
-        if self.request.vendor_class != VendorClass::Pxe || !self.speaks_our_class(message) {
-            return file;
-        }
-        let options = message
-            .options
-            .get(option::VENDOR)
-            .and_then(PxeOptions::parse);
-        let Some(options) = options else {
-            return file.or(Some(Guide::Sender));
-        };
-        if file.is_some()
-            && (options.controls(discovery::USE_BOOT_FILE) || options.boot_servers.is_empty())
-        {
-            return file;
-        }
-        // The first item of the menu is the one that boots when nobody is there to choose.
-        let first = options.menu.first().map(|item| item.kind);
-        match first.or(options.boot_servers.first().map(|servers| servers.kind)) {
-            // From the local disk, that is, not from the network.
-            Some(0) => None,
-            Some(kind) => Some(Guide::BootServers { options, kind }),
-            None => file.or(Some(Guide::Sender)),
-        }
-    }
-
-    /// True if taking `offer` leads to all that was asked for.
-    fn complete(&self, offer: &Offer) -> bool {
-        !self.request.want_boot_file
-            || self.guide(&offer.message).is_some()
-            || self
-                .proxies
-                .iter()
-                .any(|proxy| self.guide(&proxy.message).is_some())
-    }
-
-    /// Gathers offers until there is one to take. `None` if there is none at `end`.
-    async fn select(&mut self, mut end: Instant) -> Option<Offer> {
-        // Earlier DISCOVERs' offers would have been taken then.
-        let mut waiting = false;
-        while let Some((source, message)) = self.reply(end).await {
-            self.keep(source, message);
-            if self.offers.iter().any(|offer| self.complete(offer)) {
-                // What else has come already may be better still.
-                end = self.stack.now();
-            } else if !waiting && !self.offers.is_empty() {
-                waiting = true;
-                end = self.stack.now() + GRACE;
-            }
-        }
-        let wanted = |offer: &&Offer| {
-            let named = self.guide(&offer.message).is_some();
-            let address = Some(offer.message.yiaddr) == self.request.requested_address;
-            // The first of equals wins, so the order is that of `min`.
-            (!(named && self.request.want_boot_file), !address)
-        };
-        self.offers.iter().min_by_key(wanted).cloned()
     }
 
     /// Turns an offer into a lease.

@@ -27,6 +27,7 @@ mod error;
 pub mod fuzzing;
 pub mod http;
 mod leases;
+pub mod memory_window;
 mod outbox;
 mod pace;
 mod race;
@@ -40,7 +41,6 @@ pub mod tftp;
 pub mod url;
 pub mod verify;
 mod wait;
-pub mod window;
 mod worker;
 
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};

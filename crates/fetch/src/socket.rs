@@ -8,7 +8,7 @@
 //! The server is never acknowledged beyond the memory that the other end has given, and what the engine holds for a connection
 //! that has none. Each direction ends by itself.
 
-use crate::window::{Window, WindowReader};
+use crate::memory_window::{Window, WindowReader};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::pin::pin;

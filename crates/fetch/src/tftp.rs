@@ -12,6 +12,7 @@
 mod error;
 mod request;
 mod transfer;
+mod window;
 
 pub use error::TftpError;
 
@@ -19,7 +20,9 @@ use crate::destination::Destination;
 use crate::pace::{Floor, Limits, Pace};
 use crate::wait::{Wait, pause_after};
 use request::within;
-use transfer::{DUPLICATE_AFTER, Transfer, Trial};
+use transfer::{DUPLICATE_AFTER, Transfer};
+pub use window::Window;
+use window::{MAX_LONG_WINDOW, MAX_WINDOW, slide, window_is_short};
 
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -40,11 +43,6 @@ const HEADERS: u16 = 8 + DATA_HEADER_LEN as u16;
 const SMALLER: [u16; 3] = [1428, 1220, DEFAULT_BLOCK_SIZE];
 /// How long the first block may take before a smaller one is asked for: two more requests for it have been sent by then.
 const FIRST_BLOCK: Duration = Duration::from_millis(3500);
-/// Largest window asked for, in blocks. Twice as many bring nothing more, and a burst must fit the buffers of the
-/// switches on the way.
-const MAX_WINDOW: u16 = 256;
-/// The same where blocks are longer than the MTU: each is many frames.
-const MAX_LONG_WINDOW: u16 = 8;
 /// Receive memory that such a block takes, with all headers, in bytes.
 const LONG_BLOCK_ROOM: usize = 1 << 16;
 /// First wait for an answer to a request; doubled for each retransmission.
@@ -59,8 +57,6 @@ const ATTEMPTS: u32 = 3;
 const DRAIN_PAUSE: Duration = Duration::from_millis(20);
 /// Smallest MTU that a path is taken to have (RFC 791).
 const MIN_PATH_MTU: u16 = 576;
-/// Windows after which one that was tried is known to fit.
-const TRIAL: u64 = 4;
 /// First memory asked for when the server does not announce the size, in bytes.
 const UNKNOWN_SIZE: u64 = 4 << 20;
 
@@ -93,19 +89,6 @@ pub struct Sizes {
     pub block: Option<u16>,
     /// Blocks of a window.
     pub window: Window,
-}
-
-/// The windows to ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Window {
-    /// What the card's buffers are known to take; it slides where the server knows that.
-    #[default]
-    Own,
-    /// So many blocks.
-    Of(u16),
-    /// What varies, by [`VariableWindow`]: doubled with each window that has come, halved for each that was lost. The transfer fails where
-    /// the server does not know it.
-    Variable,
 }
 
 /// Which options a request carries: servers that dislike one are asked again with fewer.
@@ -318,7 +301,7 @@ impl Run<'_> {
             if complete {
                 return self.finish().map(Ending::File);
             }
-            if self.trial_failed() {
+            if self.transfer.borrow_mut().trial_failed() {
                 // Any error ends the transfer (RFC 1350, section 7).
                 self.refuse(
                     ErrorCode::UNDEFINED,
@@ -365,24 +348,9 @@ impl Run<'_> {
 
     /// Where nobody knows what the receive buffers hold, or whether fragments arrive, the first windows show it.
     fn begin_trial(&self) {
-        let mut transfer = self.transfer.borrow_mut();
         let probes = self.sizes.window == Window::Own && self.stack.probes_receive_frames();
         let unsure = self.long || probes;
-        let trial = unsure && transfer.window > 1;
-        transfer.trial = trial.then_some(Trial {
-            end: TRIAL * u64::from(transfer.window),
-            retransmissions: transfer.retransmissions,
-            short: !self.long,
-        });
-    }
-
-    /// Whether frames were lost in the first windows.
-    fn trial_failed(&self) -> bool {
-        let mut transfer = self.transfer.borrow_mut();
-        let next = transfer.next;
-        transfer.trial.take_if(|trial| next > trial.end);
-        let before = transfer.trial.as_ref().map(|trial| trial.retransmissions);
-        before.is_some_and(|before| transfer.retransmissions > before)
+        self.transfer.borrow_mut().begin_trial(unsure, !self.long);
     }
 
     /// The largest block of up to `most` bytes that is no longer than what the paths to all servers take.
@@ -424,10 +392,7 @@ impl Run<'_> {
             window_size: window,
             transfer_size: Some(0),
             timeout: None,
-            // Half a window is on its way while the other half is acknowledged.
-            slide: window
-                .filter(|&window| window >= 4 && self.sizes.window == Window::Own)
-                .map(|window| 1 << (window / 2).ilog2()),
+            slide: window.and_then(|window| slide(self.sizes.window, window)),
             variable_window: (self.sizes.window == Window::Variable)
                 .then_some(VariableWindow::Asked),
         }
@@ -631,14 +596,6 @@ impl Run<'_> {
             },
         })
     }
-}
-
-/// Whether the file has more than a window, which was asked for with longer blocks, and granted.
-fn window_is_short(asked: &TransferOptions, granted: &TransferOptions) -> bool {
-    let block = u64::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
-    let window = granted.window_size.unwrap_or(1);
-    let more = |size| size > block * u64::from(window);
-    asked.window_size == Some(window) && granted.transfer_size.is_none_or(more)
 }
 
 fn server_error(code: ErrorCode, message: &[u8]) -> TftpError {

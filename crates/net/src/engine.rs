@@ -3,11 +3,11 @@
 use crate::bootp::CLIENT_PORT;
 use crate::datagrams::DatagramSink;
 use crate::interface::Delivery;
-use crate::ipv6::path_mtu::TooBig;
 use crate::packet::{
     self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, Version,
 };
 use crate::parts::Parts;
+use crate::path_mtu::TooBig;
 use crate::stack::Stack;
 use crate::state::NetState;
 use crate::tap::Tap;

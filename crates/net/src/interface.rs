@@ -9,14 +9,14 @@ pub use v4::Ipv4Config;
 pub use v6::RouterInfo;
 
 use crate::error::NetError;
+use crate::fragments::Fragments;
 use crate::ipv6::cache::{Cache, Due, Heard};
-use crate::ipv6::fragments::Fragments;
 use crate::ipv6::multicast_mac;
-use crate::ipv6::path_mtu::{self, PathMtus, TooBig};
-use crate::ipv6::quote::{Quoted, port_unreachable};
 use crate::ipv6::source::{Candidate, order};
 use crate::output::{Packet, Path, headers_len};
 use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
+use crate::path_mtu::{self, PathMtus, TooBig};
+use crate::quote::{Quoted, port_unreachable};
 use crate::random::Random;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

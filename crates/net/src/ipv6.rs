@@ -1,11 +1,10 @@
 //! IPv6 without input and output: what packets say is checked and read, what is to be sent is built, state machines keep a
-//! virtual clock. [`cache`], [`fragments`], [`quote`] and [`path_mtu`] serve IPv4 as well.
+//! virtual clock. [`cache`] serves IPv4 as well.
 //!
 //! Builders return whole packets, from the IPv6 header on. What they are sent to decides the Ethernet address:
 //! [`multicast_mac`] for groups, the neighbour cache for hosts.
 
 pub(crate) mod cache;
-pub(crate) mod fragments;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,
@@ -19,8 +18,6 @@ pub(crate) mod icmp;
 pub(crate) mod lasting;
 pub(crate) mod mld;
 pub(crate) mod ndisc;
-pub(crate) mod path_mtu;
-pub(crate) mod quote;
 pub(crate) mod routers;
 pub(crate) mod slaac;
 pub(crate) mod source;

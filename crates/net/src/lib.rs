@@ -23,6 +23,7 @@ mod datagrams;
 mod engine;
 mod error;
 pub mod few;
+mod fragments;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,
@@ -39,6 +40,8 @@ mod memory;
 mod output;
 mod packet;
 mod parts;
+mod path_mtu;
+mod quote;
 mod random;
 mod stack;
 mod state;

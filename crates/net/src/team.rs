@@ -28,9 +28,9 @@ use wireboot_nic::{Checksum, Frame, Steering};
 use wireboot_ring::{Receiver, Sender, channel};
 
 use crate::ipv6::cache::Heard;
-use crate::ipv6::path_mtu::TooBig;
 use crate::packet::Ends;
 use crate::parts::Parts;
+use crate::path_mtu::TooBig;
 
 /// Messages under way from one engine to another: as many as a burst has.
 const RING: usize = 64;

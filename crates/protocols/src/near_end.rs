@@ -17,8 +17,8 @@ mod datagram;
 pub mod download;
 mod frames;
 mod segment;
-mod session;
 pub mod tcp;
+mod tftp_server;
 
 use crate::link::Link;
 use alloc::collections::VecDeque;
@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use datagram::Datagram;
 use frames::Frames;
-use session::{Outcome, Session};
+use tftp_server::{Outcome, Session};
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
 use wireboot_wire::tftp;

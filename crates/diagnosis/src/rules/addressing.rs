@@ -11,13 +11,13 @@ use wireboot_report::{Phase, PhaseKind};
 use super::{Boot, Found, advice, count, listed, time};
 
 /// Below this, waiting for an address is not worth a word.
-const WORTH_S: f64 = 0.3;
+pub(super) const WORTH_S: f64 = 0.3;
 
 /// From this on requests without an answer are no accident.
-const UNANSWERED_S: f64 = 1.0;
+pub(super) const UNANSWERED_S: f64 = 1.0;
 
 /// Seconds that phases of `kind` take before `until_s`, those that overlap counted once.
-fn seconds(boot: &Boot<'_>, kind: PhaseKind, until_s: f64) -> f64 {
+pub(super) fn seconds(boot: &Boot<'_>, kind: PhaseKind, until_s: f64) -> f64 {
     let mut covered = 0.0;
     let mut behind = 0.0_f64;
     for phase in of(boot, kind) {
@@ -36,17 +36,17 @@ fn of<'a>(boot: &Boot<'a>, kind: PhaseKind) -> impl Iterator<Item = &'a Phase> +
 }
 
 /// A conversation by DHCP that led to a request: what its waits were for.
-struct Taken<'a> {
-    dhcp: &'a Dhcp,
+pub(super) struct Taken<'a> {
+    pub(super) dhcp: &'a Dhcp,
     /// From the first request to the machine's choice: its own patience, with offers in hand.
-    patience_s: f64,
+    pub(super) patience_s: f64,
     /// The rest: nobody heard it, or the offer was late. Timers grow with each request that is not answered, and the machine waits for the one
     /// that runs even when an offer has come.
-    rest_s: f64,
+    pub(super) rest_s: f64,
     /// How long it had a whole offer in hand.
-    wait_s: f64,
+    pub(super) wait_s: f64,
     /// The server heard the first request, however late it answered.
-    heard_first: bool,
+    pub(super) heard_first: bool,
 }
 
 /// When EDK II's firmware looks at the offers that it has, in seconds from its first request: its timer doubles.
@@ -93,243 +93,13 @@ impl<'a> Taken<'a> {
     }
 }
 
-fn taken<'a>(boot: &Boot<'a>) -> impl Iterator<Item = Taken<'a>> + use<'a> {
+pub(super) fn taken<'a>(boot: &Boot<'a>) -> impl Iterator<Item = Taken<'a>> + use<'a> {
     let of = if boot.listened {
         Taken::of_listener
     } else {
         Taken::of
     };
     boot.network.dhcp.iter().filter_map(of)
-}
-
-/// Requests by DHCP that nobody heard, before one that was answered; and how long the machine had tried before the capture saw it.
-struct Unheard {
-    seconds: f64,
-    evidence: String,
-    /// The first of them.
-    began_s: f64,
-    answered_s: f64,
-    before_s: u16,
-}
-
-impl Unheard {
-    fn of(boot: &Boot<'_>) -> Option<Self> {
-        let dhcp = &boot.network.dhcp;
-        let before_s = dhcp.first()?.tried_before_s;
-        // Whole attempts that nobody answered, up to the one that was.
-        let first = taken(boot).next();
-        let begins_s = first.as_ref().and_then(|one| one.dhcp.discover_s.first());
-        let vain = dhcp.iter().take_while(|one| one.offers.is_empty());
-        let vain: usize = vain.map(|one| one.discover_s.len()).sum();
-        let vain_s = begins_s.map_or(0.0, |until| {
-            seconds(boot, PhaseKind::DhcpUnanswered, *until)
-        });
-        // And the requests of that one that came to nothing.
-        let worst = taken(boot)
-            .filter(|one| !one.heard_first)
-            .max_by(|one, other| one.rest_s.total_cmp(&other.rest_s));
-        let answered = worst.as_ref().or(first.as_ref());
-        let answered_s = answered.and_then(|one| one.dhcp.answered_s());
-        let unheard = worst.as_ref().zip(answered_s).map_or(0, |(one, until)| {
-            let requests = one.dhcp.discover_s.iter();
-            requests.filter(|at| **at < until).count()
-        });
-        let mut evidence = Vec::new();
-        if let (Some(answered_s), 1..) = (answered_s, vain + unheard) {
-            let mut text = format!(
-                "{} by DHCP had no answer; that at {answered_s:.1} s had",
-                count(vain + unheard, "request")
-            );
-            if let Some(worst) = &worst
-                && worst.wait_s > worst.patience_s + WORTH_S
-            {
-                text.push_str(&if boot.listened {
-                    format!(
-                        "; EDK II's firmware, whose timer doubles, takes that {} after its first request",
-                        time(worst.patience_s + worst.rest_s)
-                    )
-                } else {
-                    format!(
-                        ", but the machine's timer had grown meanwhile: it waited for {} with an offer in hand",
-                        time(worst.wait_s)
-                    )
-                });
-            }
-            evidence.push(text);
-        }
-        if before_s > 0 {
-            evidence.push(format!(
-                "The first request seen here says that the machine had been trying for {before_s} s"
-            ));
-        }
-        let begins = dhcp.iter().filter_map(|one| one.discover_s.first());
-        (!evidence.is_empty() && first.is_some()).then(|| Self {
-            seconds: vain_s + worst.map_or(0.0, |one| one.rest_s),
-            evidence: evidence.join(". "),
-            began_s: begins.copied().reduce(f64::min).unwrap_or_default(),
-            answered_s: answered_s.unwrap_or_default(),
-            before_s,
-        })
-    }
-
-    /// The same where nobody ever answered, over either version of IP.
-    fn forever(boot: &Boot<'_>) -> Option<Self> {
-        let network = &boot.network;
-        let requests: usize = network.dhcp.iter().map(|one| one.discover_s.len()).sum();
-        let answered = network.dhcp.iter().any(|one| !one.offers.is_empty());
-        let answered_v6 = network.dhcpv6.iter().any(|one| !one.answered_s.is_empty());
-        if requests == 0 || answered || answered_v6 {
-            return None;
-        }
-        let begins = network.dhcp.iter().filter_map(|one| one.discover_s.first());
-        let place = if boot.listened {
-            format!(" in {}", time(network.span_s))
-        } else {
-            " in this capture".into()
-        };
-        Some(Self {
-            seconds: seconds(boot, PhaseKind::DhcpUnanswered, network.span_s),
-            evidence: format!(
-                "{} by DHCP, and not one answer{place}",
-                count(requests, "request")
-            ),
-            began_s: begins.copied().reduce(f64::min).unwrap_or_default(),
-            answered_s: network.span_s,
-            before_s: 0,
-        })
-    }
-}
-
-/// What a switch says of its port explains why nobody heard requests from `began_s` to `until_s`: it said so by then, and forwarded nothing at
-/// first. What it said at another time, not in the boot's `own` frames, has no such times.
-fn in_time(own: bool, first_s: f64, forwards_s: Option<f64>, began_s: f64, until_s: f64) -> bool {
-    let forwarded = forwards_s.is_some_and(|at| at <= began_s);
-    !own || first_s <= until_s && !forwarded
-}
-
-/// The switch's port does not forward yet.
-pub(super) fn spanning_tree(boot: &Boot<'_>) -> Option<Found> {
-    if lacp(boot).is_some() {
-        return None;
-    }
-    let own = boot.network.spanning_tree.as_ref();
-    let tree = own.or_else(|| boot.heard?.spanning_tree.as_ref())?;
-    let unheard = Unheard::of(boot)?;
-    // An edge port sends these packets, too, but forwards from the beginning.
-    if unheard.seconds < UNANSWERED_S
-        || !in_time(
-            own.is_some(),
-            tree.first_s,
-            tree.forwards_s,
-            unheard.began_s,
-            unheard.answered_s,
-        )
-    {
-        return None;
-    }
-    let protocol = if tree.rapid { "rapid " } else { "" };
-    Some(Found {
-        label: "spanning tree".into(),
-        seconds: unheard.seconds,
-        evidence: format!(
-            "{}. The switch (bridge {}) speaks the {protocol}spanning tree protocol: a port on which a link comes up listens for {} and learns \
-             for {}, and forwards nothing meanwhile",
-            unheard.evidence,
-            tree.bridge,
-            time(tree.forward_delay_s),
-            time(tree.forward_delay_s),
-        ),
-        advice: advice([
-            "make the machine's port an edge port, which forwards at once. Cisco: `spanning-tree portfast` at the interface",
-            "Juniper: `set protocols rstp interface NAME edge`. Arista: `spanning-tree portfast`. HPE/Aruba: `spanning-tree PORT admin-edge-port`",
-            "a Linux bridge of virtual machines: `ip link set BRIDGE type bridge stp_state 0 forward_delay 0`",
-        ]),
-        expected_s: Some(0.0),
-    })
-}
-
-/// The switch's port belongs to a group, and waits for a partner that speaks LACP.
-pub(super) fn lacp(boot: &Boot<'_>) -> Option<Found> {
-    let own = boot.network.lacp.as_ref();
-    let lacp = own.or_else(|| boot.heard?.lacp.as_ref())?;
-    if !lacp.waits {
-        return None;
-    }
-    let unheard = match Unheard::of(boot) {
-        Some(unheard) => unheard,
-        None => Unheard::forever(boot)?,
-    };
-    if unheard.seconds < UNANSWERED_S
-        || !in_time(
-            own.is_some(),
-            lacp.first_s,
-            lacp.forwards_s,
-            unheard.began_s,
-            unheard.answered_s,
-        )
-    {
-        return None;
-    }
-    let partner = if lacp.unheard {
-        ", and has heard no partner"
-    } else {
-        ""
-    };
-    Some(Found {
-        label: "a group of ports that waits for LACP".into(),
-        seconds: unheard.seconds,
-        evidence: format!(
-            "{}. The switch ({}) says by LACP that this port belongs to its group {}{partner}: it forwards nothing until somebody speaks LACP, \
-             which firmware does not, or until it falls back",
-            unheard.evidence, lacp.system, lacp.key,
-        ),
-        advice: advice([
-            "let the group fall back to single ports where nobody speaks LACP. Cisco NX-OS: `no lacp suspend-individual` at the port channel; \
-             Catalyst: `no port-channel standalone-disable`",
-            "Arista: `port-channel lacp fallback individual` and a short `port-channel lacp fallback timeout`. Juniper: `force-up` at one of the links. \
-             Aruba CX: `lacp fallback`. Dell OS10: `lacp fallback enable`",
-            "or boot by a port that is in no group",
-        ]),
-        expected_s: Some(0.0),
-    })
-}
-
-/// Nobody answers at first, or never, and nothing that the switch says explains it.
-pub(super) fn unanswered(boot: &Boot<'_>) -> Option<Found> {
-    if spanning_tree(boot).is_some() || lacp(boot).is_some() {
-        return None;
-    }
-    let Some(unheard) = Unheard::of(boot) else {
-        return Unheard::forever(boot).map(never_answered);
-    };
-    if unheard.seconds < UNANSWERED_S && f64::from(unheard.before_s) < UNANSWERED_S {
-        return None;
-    }
-    Some(Found {
-        label: "requests that nobody answered".into(),
-        seconds: unheard.seconds,
-        evidence: unheard.evidence,
-        advice: advice([
-            "most often the switch's port does not forward yet: make it an edge port (portfast), and let LACP fall back where the port is in a group",
-            "a capture at the machine's own port shows whether its switch speaks spanning tree",
-            "else the DHCP server or relay was not ready: its log tells whether it saw these requests",
-        ]),
-        expected_s: None,
-    })
-}
-
-/// The machine asked, over both versions of IP, and heard nothing.
-fn never_answered(unheard: Unheard) -> Found {
-    Found {
-        label: "requests that nobody answered".into(),
-        seconds: unheard.seconds,
-        evidence: unheard.evidence,
-        advice: advice([
-            "is a DHCP server in this network, or a relay to one? Is the machine known to it? Its log tells whether it saw the requests",
-            "a server that gives addresses to known machines alone ignores others without a word",
-        ]),
-        expected_s: None,
-    }
 }
 
 /// The other version of IP was tried first, where nobody speaks it.

@@ -5,11 +5,15 @@ mod checkpoints;
 mod dry_boots;
 mod files;
 mod firmware;
+mod lacp;
 mod machine;
 mod memory;
 mod services;
+mod spanning_tree;
 mod trace;
 mod transfer;
+mod unanswered;
+mod unheard;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -113,9 +117,9 @@ pub(crate) const ALL: &[Rule] = &[
     rule("options-before", checkpoints::options_before),
     rule("failing-options", dry_boots::failing_options),
     rule("boot-menu", machine::boot_menu),
-    of_boot("spanning-tree", addressing::spanning_tree),
-    of_boot("lacp", addressing::lacp),
-    of_boot("unanswered", addressing::unanswered),
+    of_boot("spanning-tree", spanning_tree::spanning_tree),
+    of_boot("lacp", lacp::lacp),
+    of_boot("unanswered", unanswered::unanswered),
     of_boot("ip-version", addressing::ip_version),
     of_boot("late-offer", addressing::late_offer),
     of_boot("offer-wait", addressing::offer_wait),

@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use wireboot_net::{DatagramSink, Duration, Ends, Instant, Memory, Parts};
 use wireboot_wire::tftp::{DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, Packet};
 
+use super::window::Trial;
 use super::{FIRST_TIMEOUT, MAX_TIMEOUT};
 
 /// Shortest wait for the next packet of a running transfer: servers stall for tens of milliseconds.
@@ -13,9 +14,6 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network duplicated a packet,
 /// and an answer would double all packets from there on (RFC 1123 section 4.2.3.1, "Sorcerer's Apprentice").
 pub(super) const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
-/// The first window that varies, and the largest, in blocks: as Windows' boot programs have them.
-const FIRST_VARIABLE_WINDOW: u16 = 4;
-const LARGEST_VARIABLE_WINDOW: u16 = 64;
 /// Packets that are not DATA kept for the task.
 const CONTROL_QUEUE: usize = 8;
 
@@ -33,7 +31,7 @@ pub(super) struct Transfer {
     /// Acknowledgements of its multiples slide the window on.
     pub(super) slide: Option<u16>,
     /// Each acknowledgement tells the window.
-    varies: bool,
+    pub(super) varies: bool,
     /// Next block expected, counted from 1 without wrapping.
     pub(super) next: u64,
     pub(super) received: u64,
@@ -67,16 +65,6 @@ pub(super) struct Transfer {
     pub(super) control: VecDeque<Vec<u8>>,
     /// Senders that are not our peer. The task answers them with an error.
     pub(super) strangers: VecDeque<SocketAddr>,
-}
-
-/// The first windows, where it is not known whether the receive buffers hold one.
-pub(super) struct Trial {
-    /// The last block of the trial.
-    pub(super) end: u64,
-    /// [`Transfer::retransmissions`] when the trial began.
-    pub(super) retransmissions: u64,
-    /// Blocks in a frame, of which the last ones may find no buffer. Long ones take their time on a slow line.
-    pub(super) short: bool,
 }
 
 impl DatagramSink for Transfer {
@@ -156,19 +144,6 @@ impl Transfer {
         Some(self.peer.as_ref()?.remote_end())
     }
 
-    /// Has the window vary from now on.
-    pub(super) fn vary(&mut self) {
-        self.varies = true;
-        self.window = FIRST_VARIABLE_WINDOW;
-    }
-
-    /// The window after one that was lost.
-    fn narrow(&mut self) {
-        if self.varies {
-            self.window = (self.window / 2).max(1);
-        }
-    }
-
     /// One DATA packet, on loan.
     #[inline]
     pub(super) fn data(&mut self, block: u16, data: Parts<'_>, now: Instant) {
@@ -228,8 +203,8 @@ impl Transfer {
         if self.complete || window_ends {
             self.due = true;
         }
-        if self.varies && window_ends {
-            self.window = (self.window * 2).min(LARGEST_VARIABLE_WINDOW);
+        if window_ends {
+            self.widen();
         }
     }
 
@@ -238,11 +213,6 @@ impl Transfer {
         if let Some(memory) = &mut self.memory {
             memory.commit(self.received as usize);
         }
-    }
-
-    /// The window to tell with an acknowledgement, where it varies.
-    pub(super) fn told_window(&self) -> Option<u8> {
-        u8::try_from(self.window).ok().filter(|_| self.varies)
     }
 
     /// The block to acknowledge now, and how often.

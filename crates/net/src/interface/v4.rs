@@ -2,8 +2,8 @@
 
 use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery};
 use crate::checksum;
+use crate::fragments::Fragment;
 use crate::ipv6::cache::Heard;
-use crate::ipv6::fragments::Fragment;
 use crate::packet::{
     ARP_IPV4, Arp, BROADCAST, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_ICMP, PROTOCOL_TCP,
     PROTOCOL_UDP, Version, is_host, put,

@@ -1,8 +1,8 @@
 //! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
 
 use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery, group_mac};
+use crate::fragments::Fragment;
 use crate::ipv6::cache::Heard;
-use crate::ipv6::fragments::Fragment;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
 use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
 use crate::ipv6::mld::{self, Mld};

@@ -1,15 +1,16 @@
 //! The bodies of fuzz targets. They panic when a promise is broken.
 
 use super::cache::{Cache, Due, Heard};
-use super::fragments::{Fragment, Fragments, PACKETS};
 use super::header::{self, ICMP, Packet};
 use super::mld::Mld;
 use super::ndisc::{self, Message};
-use super::quote;
 use super::slaac::Slaac;
 use super::source::Candidate;
-use super::{ALL_NODES, ALL_ROUTERS, icmp, path_mtu, solicited_node};
+use super::{ALL_NODES, ALL_ROUTERS, icmp, solicited_node};
+use crate::fragments::{Fragment, Fragments, PACKETS};
 use crate::packet::{PROTOCOL_UDP, Version, array};
+use crate::path_mtu;
+use crate::quote;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_tcp::{Duration, Instant};

@@ -86,9 +86,9 @@ pub(crate) fn error(
 #[cfg(test)]
 mod tests {
     use super::super::ALL_NODES;
-    use super::super::quote::port_unreachable;
     use super::*;
     use crate::packet::{PROTOCOL_UDP, Version};
+    use crate::quote::port_unreachable;
     use alloc::vec;
     use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 use super::{Progress, State};
 use alloc::string::String;
 use wireboot_fetch::FetchError;
+use wireboot_fetch::memory_window::{PIECES, WindowReader};
 use wireboot_fetch::tftp::TftpError;
-use wireboot_fetch::window::{PIECES, WindowReader};
 use wireboot_net::Memory;
 use wireboot_ring::{Block, PrefixReader, PrefixWriter};
 

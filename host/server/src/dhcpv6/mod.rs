@@ -1,9 +1,9 @@
 //! The DHCPv6 server (RFC 8415, RFC 5970), with addresses or, beside another server, without.
 
-mod probe;
+mod other_server;
 mod responder;
 mod socket;
 
-pub use probe::another_gives_addresses;
+pub use other_server::another_gives_addresses;
 pub use responder::{Answers, Responder};
 pub use socket::{DhcpV6Server, DhcpV6Sockets};

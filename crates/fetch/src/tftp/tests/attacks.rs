@@ -651,9 +651,12 @@ fn a_window_is_on_trial_for_four_windows() {
         transfer.borrow_mut().window = window;
         run.begin_trial();
         transfer.borrow_mut().next = blocks + 1;
-        assert!(!run.trial_failed(), "nothing was lost");
+        assert!(
+            !run.transfer.borrow_mut().trial_failed(),
+            "nothing was lost"
+        );
         transfer.borrow_mut().retransmissions += 1;
-        run.trial_failed()
+        run.transfer.borrow_mut().trial_failed()
     };
     assert!(failed(8, 0) && failed(8, 31));
     assert!(!failed(8, 32) && !failed(8, 40));

@@ -1,7 +1,7 @@
 //! Files that are longer than the memory for them: the server is kept waiting while the receiver is slow.
 
 use super::*;
-use crate::window::{Window, WindowReader};
+use crate::memory_window::{Window, WindowReader};
 use wireboot_ring::{HeapBlock, prefix};
 
 const PIECE: usize = 16 * 1024;

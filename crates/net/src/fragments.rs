@@ -7,7 +7,7 @@
 //! - A packet gives way to another only when nothing has come of it for a while, and one sender never has more than half of
 //!   the table. Memory: [`PACKETS`] times 64 KB.
 
-use super::header::{self, upper_of_whole};
+use crate::ipv6::header::{self, upper_of_whole};
 use crate::packet::{PROTOCOL_ICMP, PROTOCOL_TCP, PROTOCOL_UDP};
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -1,11 +1,11 @@
 //! How long packets to a destination may be (RFC 1191, RFC 8201).
 //!
 //! Anybody can send the messages that tell it. What [`parse`] returns is believed for a flow of ours alone, for TCP with data in
-//! flight at the quoted sequence number; see [`super::quote`].
+//! flight at the quoted sequence number; see [`crate::quote`].
 
-use super::icmp::MIN_MTU;
-use super::quote::{Quoted, read};
+use crate::ipv6::icmp::MIN_MTU;
 use crate::packet::{Version, array};
+use crate::quote::{Quoted, read};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use wireboot_tcp::{Duration, Instant};
@@ -89,9 +89,9 @@ impl PathMtus {
 
 #[cfg(test)]
 mod tests {
-    use super::super::quote::tests::{HOST4, HOST6, about, sent};
     use super::*;
     use crate::packet::{PROTOCOL_TCP, PROTOCOL_UDP};
+    use crate::quote::tests::{HOST4, HOST6, about, sent};
     use proptest::prelude::*;
 
     fn says(version: Version, kind: u8, code: u8, mtu: u32, len: u16) -> Option<u16> {

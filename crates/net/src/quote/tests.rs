@@ -1,5 +1,5 @@
-use super::super::header;
 use super::*;
+use crate::ipv6::header;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 

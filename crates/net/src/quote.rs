@@ -3,7 +3,7 @@
 //! Anybody can send such a message. A caller believes it when the quoted flow is one of its own; for TCP also only when the
 //! quoted sequence number is of data in flight (RFC 5927).
 
-use super::{icmp, is_unicast};
+use crate::ipv6::{icmp, is_unicast};
 use crate::packet::{IPV6_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Version, array, be16, be32, be128};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
