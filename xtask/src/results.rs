@@ -38,6 +38,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "svg"],
     },
     Measurement {
+        name: "ladder-loaders",
+        arguments: "lab ladder --only driver,wireboot,ours --rounds 5",
+        files: &["json"],
+    },
+    Measurement {
         name: "ladder-ipv6",
         arguments: "lab ladder --ip 6",
         files: &["json", "svg"],
