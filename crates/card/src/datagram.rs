@@ -2,9 +2,11 @@
 
 mod cut;
 mod join;
+mod split;
 
 pub(crate) use cut::{checksum, cut};
 pub(crate) use join::{Fragments, Put, is_fragment};
+pub(crate) use split::split;
 
 /// IPv4: more fragments follow.
 const MORE: u16 = 0x2000;

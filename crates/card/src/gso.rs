@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::checksum::Sum;
+use crate::datagram;
 use crate::frame::{MAX_HEAD, put};
-use crate::header::{GSO_NONE, Header, NEEDS_CSUM};
+use crate::header::{GSO_NONE, GSO_UDP_L4, Header, NEEDS_CSUM};
 use crate::host_side::LONGEST_UNIT;
 use crate::memory::{GuestMemory, Span, scatter};
 use crate::segment;
@@ -74,9 +75,14 @@ impl GsoFrames {
         }
         let head = unit.get(..unit.len().min(MAX_HEAD))?;
         let mut all = Some(());
-        segment::cut(header, head, unit.len(), 1, |header, head, payload| {
+        let each = |header: Header, head: &[u8], payload| {
             all = all.and_then(|()| add(header, head, payload));
-        })?;
+        };
+        if header.gso_type == GSO_UDP_L4 {
+            datagram::split(header, head, unit.len(), each)?;
+        } else {
+            segment::cut(header, head, unit.len(), 1, each)?;
+        }
         all
     }
 

@@ -14,6 +14,8 @@ pub(crate) const GSO_TCPV4: u8 = 1;
 pub(crate) const GSO_UDP: u8 = 3;
 /// The unit is TCP segments over IPv6.
 pub(crate) const GSO_TCPV6: u8 = 4;
+/// The unit is datagrams of UDP, which only a wire has.
+pub(crate) const GSO_UDP_L4: u8 = 5;
 /// The segments have congestion marks.
 pub(crate) const GSO_ECN: u8 = 0x80;
 

@@ -89,6 +89,44 @@ fn a_unit_becomes_the_segments_that_a_sender_would_have_sent() {
     }
 }
 
+/// VIRTIO_NET_HDR_GSO_UDP_L4: what a sender gave to Linux in one call.
+#[test]
+fn datagrams_that_came_together_are_a_frame_each() {
+    for (v6, tagged) in [(false, false), (true, true)] {
+        let (link, payload) = (link(v6, tagged), payload(3500));
+        let (header, unit) = incomplete(&udp(link, &payload));
+        let header = Header {
+            gso_type: 5,
+            gso_size: 1000,
+            hdr_len: header.csum_start + 8,
+            ..header
+        };
+        assert!(GsoFrames::are_needed(header, feature::KNOWN, unit.len()));
+        let mut frames = GsoFrames::new();
+        assert!(frames.make(header, &unit));
+        for (n, part) in payload.chunks(1000).enumerate() {
+            let link = Link {
+                id: link.id.wrapping_add(n as u16),
+                ..link
+            };
+            assert_eq!(next(&mut frames), Some(udp(link, part)), "{n}");
+        }
+        assert_eq!(next(&mut frames), None);
+        let nothing = Header {
+            gso_size: 0,
+            ..header
+        };
+        let elsewhere = Header {
+            csum_start: header.csum_start - 1,
+            ..header
+        };
+        for bad in [nothing, elsewhere] {
+            assert!(!frames.make(bad, &unit));
+        }
+        assert!(!frames.make(header, &unit[..header.csum_start as usize + 7]));
+    }
+}
+
 #[test]
 fn checksums_are_completed() {
     let mut frames = GsoFrames::new();
@@ -146,7 +184,7 @@ fn what_cannot_be_cut_has_no_frames() {
             gso_type: GSO_UDP,
             ..good
         },
-        // Datagrams, each with a header of its own (VIRTIO_NET_HDR_GSO_UDP_L4).
+        // No datagrams.
         Header {
             gso_type: 5,
             ..good
