@@ -214,4 +214,36 @@ mod tests {
         while loader(&mut both).is_some() {}
         assert_eq!(both.for_host.len(), QUEUE);
     }
+
+    /// For each of the two it is a link: what was received and not taken is forgotten, and what comes afterwards is heard.
+    #[test]
+    fn who_listens_anew_hears_what_is_new() {
+        let mut both = hub(&[1]);
+        both.set_up(true);
+        both.set_host_up(true);
+        assert_eq!(loader(&mut both), Some(1));
+        both.set_host_up(false);
+        both.set_host_up(true);
+        assert_eq!(host(&mut both), None);
+        both.link.frames.push_back(alloc::vec![2]);
+        assert_eq!(host(&mut both), Some(2));
+        both.set_up(false);
+        both.set_up(true);
+        assert_eq!(loader(&mut both), None);
+        for host_first in [true, false] {
+            let mut both = hub(&[3]);
+            both.set_up(true);
+            both.set_host_up(true);
+            // The host has a copy of it.
+            assert_eq!(both.peek(), Some(&[3][..]));
+            if host_first {
+                both.set_host_up(false);
+            }
+            both.set_up(false);
+            both.set_host_up(false);
+            both.link.frames = [alloc::vec![4]].into();
+            both.set_host_up(true);
+            assert_eq!(host(&mut both), Some(4), "{host_first}");
+        }
+    }
 }

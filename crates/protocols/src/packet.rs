@@ -299,4 +299,25 @@ mod tests {
             name_file6(&mut packet, SERVER.into(), "b");
         }
     }
+
+    /// RFC 8415, sections 8 and 21.1: four bytes, then options of four bytes and their values; no option has the number 0.
+    #[test]
+    fn a_message_ends_where_its_options_do() {
+        let message = [1, 1, 2, 3, 0, 1, 0, 2, 9, 9, 0, 14, 0, 0];
+        assert_eq!(message6(&padded(&message)), message);
+        // An option up to the packet's end, and one that would be longer.
+        for (len, end) in [(PACKET - 8, PACKET), (PACKET - 7, 4)] {
+            let mut packet = padded(&[1, 1, 2, 3, 0, 1]);
+            packet[6..8].copy_from_slice(&(len as u16).to_be_bytes());
+            assert_eq!(message6(&packet).len(), end);
+        }
+    }
+
+    /// RFC 2132, section 2: a length is one byte.
+    #[test]
+    fn a_name_too_long_for_an_option_leaves_the_others_whole() {
+        let mut named = packet(&[53, 1, 5, 255]);
+        name_file(&mut named, SERVER, &"x".repeat(300));
+        assert_eq!(named[OPTIONS..OPTIONS + 5], [53, 1, 5, 255, 0]);
+    }
 }

@@ -200,13 +200,15 @@ impl<L: Link> SimpleNetwork<L> {
             State::Initialized => Err(Refusal::DeviceError),
             State::Started => {
                 self.state = State::Initialized;
+                self.filters = filter::UNICAST | filter::BROADCAST;
+                self.multicast.clear();
                 self.open();
                 Ok(())
             }
         }
     }
 
-    /// Forgets what was received and sent, and stays initialized.
+    /// Forgets what was received and sent, and stays initialized, with its filters, addresses and statistics (UEFI 2.10, section 24.1, Reset).
     ///
     /// # Errors
     /// [`Refusal::NotStarted`], [`Refusal::DeviceError`]: not initialized.
@@ -218,8 +220,6 @@ impl<L: Link> SimpleNetwork<L> {
 
     fn open(&mut self) {
         self.link.set_up(true);
-        self.filters = filter::UNICAST | filter::BROADCAST;
-        self.multicast.clear();
         self.recycled.clear();
     }
 

@@ -176,13 +176,16 @@ impl Host {
             let discover = message.emit();
             self.dhcp_send(port, all, &discover)?;
             let (offers, proxies) = self.offers(port, xid, wait)?;
-            let best = offers.iter().position(Answer::boots).filter(|_| sort);
-            let Some(offer) = offers.get(best.unwrap_or(0)) else {
+            if offers.is_empty() {
                 continue;
-            };
-            if !offer.boots() && proxies.is_empty() {
-                return Err(Refusal::NoResponse);
             }
+            let best = offers.iter().find(|offer| sort && offer.boots());
+            // With a proxy, any of them leads to a boot.
+            let first = || {
+                let mut usable = offers.iter();
+                usable.find(|offer| offer.boots() || !proxies.is_empty())
+            };
+            let offer = best.or_else(first).ok_or(Refusal::NoResponse)?;
             let Some(ack) = self.confirm(port, xid, template, offer)? else {
                 continue;
             };

@@ -1424,3 +1424,827 @@ fn groups_of_the_filter_are_told_to_routers_and_switches() {
         assert_eq!(later(&mut host, &mut wire, 0), [report(4)]);
     }
 }
+
+/// RFC 2131, section 4.1: answers are told apart by `xid` and `chaddr`; they have `op` 2, and go to port 68. An ACK without an address is none of a lease.
+#[test]
+fn answers_to_others_are_nobodys() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let service = |datagram: &Datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        let kind = match request.message_type() {
+            Some(MessageType::Discover) => MessageType::Offer,
+            _ => MessageType::Ack,
+        };
+        let right = Message {
+            file: b"x".to_vec(),
+            ..reply(kind, &request, "10.0.3.7")
+        };
+        let odd = Message {
+            yiaddr: [10, 0, 9, 9].into(),
+            ..right.clone()
+        };
+        let others = [
+            Message {
+                xid: odd.xid ^ 1,
+                ..odd.clone()
+            },
+            Message {
+                chaddr: alloc::vec![2, 0, 0, 0, 0, 2],
+                ..odd.clone()
+            },
+            Message {
+                operation: wireboot_wire::dhcp::Operation::Request,
+                ..odd.clone()
+            },
+        ];
+        let others = others
+            .iter()
+            .map(|message| (server(67), client(), message.emit()));
+        let mut all: Vec<(SocketAddr, SocketAddr, Vec<u8>)> = others.collect();
+        all.push((
+            server(67),
+            "255.255.255.255:69".parse().unwrap(),
+            odd.emit(),
+        ));
+        if kind == MessageType::Ack {
+            let without = reply(kind, &request, "0.0.0.0");
+            all.push((server(67), client(), without.emit()));
+        }
+        all.push((server(67), client(), right.emit()));
+        all
+    };
+    wire.services.insert(67, Box::new(service));
+    let mut host = host("10.0.0.1");
+    host.dhcp(&mut wire, None, false).unwrap();
+    assert_eq!(host.address().0, ip("10.0.3.7"));
+}
+
+/// PXE 2.1, sections 2.2.2 and 2.4: a list of boot servers (option 43, of a server with class PXEClient) says what to boot. Option 43 of others means nothing.
+#[test]
+fn an_offer_of_boot_servers_says_what_to_boot() {
+    for (class, expected) in [
+        ("PXEClient", Ok(())),
+        ("docsis3.0", Err(Refusal::NoResponse)),
+    ] {
+        let mut wire = Wire::new(&["10.0.0.9"]);
+        let service = move |datagram: &Datagram| {
+            let request = Message::parse(&datagram.payload).unwrap();
+            let kind = match request.message_type() {
+                Some(MessageType::Discover) => MessageType::Offer,
+                _ => MessageType::Ack,
+            };
+            let mut message = reply(kind, &request, "10.0.3.7");
+            message.options.set(option::VENDOR_CLASS, class);
+            let servers = [8, 7, 0, 5, 1, 10, 0, 0, 8, 255];
+            message.options.set(option::VENDOR, servers);
+            alloc::vec![(server(67), client(), message.emit())]
+        };
+        wire.services.insert(67, Box::new(service));
+        let got = host("10.0.0.1").dhcp(&mut wire, None, true).map(|_| ());
+        assert_eq!(got, expected, "{class}");
+    }
+}
+
+/// RFC 2131, section 4.3.2 and table 5 (SELECTING); PXE 2.1, table 2-1.
+#[test]
+fn dhcp_servers_are_told_what_they_need() {
+    let mut wire = dhcp(b"shim.efi", None);
+    host("0.0.0.0").dhcp(&mut wire, None, false).unwrap();
+    let sent: Vec<Message> = wire
+        .shown
+        .iter()
+        .filter(|(received, _)| !received)
+        .map(|(_, bytes)| Message::parse(bytes).unwrap())
+        .collect();
+    let [discover, request] = &sent[..] else {
+        panic!("{} messages", sent.len())
+    };
+    assert_eq!(request.message_type(), Some(MessageType::Request));
+    assert_eq!(
+        (request.xid, request.ciaddr),
+        (discover.xid, Ipv4Addr::UNSPECIFIED)
+    );
+    let address = |message: &Message, code| message.options.address(code);
+    assert_eq!(address(discover, option::REQUESTED_ADDRESS), None);
+    let (offered, from) = (Ipv4Addr::new(10, 0, 3, 7), Ipv4Addr::new(10, 0, 0, 9));
+    assert_eq!(address(request, option::REQUESTED_ADDRESS), Some(offered));
+    assert_eq!(address(request, option::SERVER_ID), Some(from));
+    for message in &sent {
+        let options = &message.options;
+        let class = options.get(option::VENDOR_CLASS).unwrap();
+        assert!(class.starts_with(b"PXEClient:Arch:00007:UNDI:"));
+        assert_eq!(options.architectures(), [7]);
+        assert_eq!(options.network_interface().unwrap()[0], 1);
+        assert_eq!(options.get(option::MACHINE_ID).unwrap().len(), 17);
+        let wanted = options.get(option::PARAMETERS).unwrap();
+        for code in [1, 3, 43, 60, 66, 67] {
+            assert!(wanted.contains(&code), "{code}");
+        }
+    }
+}
+
+/// RFC 1350, section 5; RFC 2347 to 2349.
+#[test]
+fn requests_say_octet_the_block_size_and_the_size() {
+    let what = Transfer {
+        block_size: Some(1000),
+        ..BOOT
+    };
+    let (mut wire, _) = tftp(alloc::vec![1; 10], true);
+    assert_eq!(read(&mut wire, &what, None).0, Ok(10));
+    let expected = b"\0\x01boot\0octet\0tsize\x000\0blksize\x001000\0";
+    assert_eq!(wire.shown[0].1, expected);
+    let (mut wire, _) = tftp(Vec::new(), true);
+    let written = host("10.0.0.1").tftp_write(&mut wire, &what, &[1; 10]);
+    assert_eq!(written, Ok(()));
+    let expected = b"\0\x02boot\0octet\0tsize\x0010\0blksize\x001000\0";
+    assert_eq!(wire.shown[0].1, expected);
+}
+
+/// RFC 2348: the size that counts is the server's, which may be smaller than what was asked for, and not larger. RFC 2347: nothing is granted unasked.
+#[test]
+fn a_server_may_grant_smaller_blocks_and_no_larger_ones() {
+    let serve = |granted: &'static [u8]| {
+        let mut wire = Wire::new(&["10.0.0.9"]);
+        wire.serve_from(69, 3000, move |_| {
+            Some([&b"\0\x06blksize\0"[..], granted, b"\0"].concat())
+        });
+        wire.serve(3000, |datagram| match datagram.payload[..] {
+            [0, 4, 0, 0] => Some([&[0, 3, 0, 1][..], &[1; 700]].concat()),
+            [0, 4, 0, 1] => Some([&[0, 3, 0, 2][..], &[2; 5]].concat()),
+            _ => None,
+        });
+        wire
+    };
+    let what = Transfer {
+        block_size: Some(1000),
+        ..BOOT
+    };
+    let (result, got) = read(&mut serve(b"700"), &what, None);
+    assert_eq!((result, got.len()), (Ok(705), 705));
+    for (granted, block_size) in [(&b"1001"[..], Some(1000)), (&b"513"[..], None)] {
+        let mut wire = serve(granted);
+        let what = Transfer { block_size, ..BOOT };
+        let refused = read(&mut wire, &what, None).0;
+        assert_eq!(refused, Err(Refusal::TftpError), "{block_size:?}");
+        let last = wire.shown.last().unwrap();
+        assert_eq!((last.0, &last.1[..4]), (false, &[0, 5, 0, 8][..]));
+    }
+}
+
+/// RFC 1350, section 4: the ports of both ends are those of the transfer, from its first answer on.
+#[test]
+fn a_strange_packet_in_the_middle_is_nobodys() {
+    for strange in ["10.0.0.9:999", "10.0.0.8:3000"] {
+        let (mut wire, _) = tftp(alloc::vec![6; 1200], true);
+        let mut served = wire.services.remove(&3000).unwrap();
+        let before = move |datagram: &Datagram| {
+            let from: SocketAddr = strange.parse().unwrap();
+            let [_, _, high, low, ..] = datagram.payload[..] else {
+                panic!("no acknowledgement")
+            };
+            let next = u16::from_be_bytes([high, low]) + 1;
+            let bytes = [&[0, 3][..], &next.to_be_bytes(), &[7; 512]].concat();
+            [
+                alloc::vec![(from, datagram.source, bytes)],
+                served(datagram),
+            ]
+            .concat()
+        };
+        wire.services.insert(3000, Box::new(before));
+        let expected = (Ok(1200), alloc::vec![6; 1200]);
+        assert!(read(&mut wire, &BOOT, None) == expected, "{strange}");
+    }
+}
+
+/// Of more than 65,535 blocks: 65535 is followed by 0, as servers have it.
+#[test]
+fn numbers_of_blocks_wrap() {
+    const BLOCKS: u64 = 65_540;
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    wire.serve_from(69, 3000, |_| Some(b"\0\x06blksize\x008\0".to_vec()));
+    let mut block = 0_u64;
+    wire.serve(3000, move |datagram| {
+        if datagram.payload[2..] != (block as u16).to_be_bytes() || block == BLOCKS {
+            return None;
+        }
+        block += 1;
+        let len = if block == BLOCKS { 0 } else { 8 };
+        let number = (block as u16).to_be_bytes();
+        Some([&[0, 3][..], &number, &[1; 8][..len]].concat())
+    });
+    let what = Transfer {
+        block_size: Some(8),
+        ..BOOT
+    };
+    let mut len = 0;
+    let result =
+        host("10.0.0.1").tftp_read(&mut wire, &what, Source::File, None, &mut |at, bytes| {
+            assert_eq!(at, len);
+            len += bytes.len() as u64;
+        });
+    assert_eq!(result, Ok((BLOCKS - 1) * 8));
+    assert_eq!(len, (BLOCKS - 1) * 8);
+}
+
+/// UEFI 2.10, section 24.3, Mtftp: what is too long is counted and discarded, as the server tells no size.
+#[test]
+fn nothing_comes_beyond_the_buffer() {
+    let (mut wire, _) = tftp(alloc::vec![1; 3000], false);
+    let (result, got) = read(&mut wire, &BOOT, Some(1000));
+    assert_eq!(result, Err(Refusal::BufferTooSmall(3000)));
+    assert!(got.len() <= 1000, "{}", got.len());
+}
+
+/// RFC 826. RFC 4861, sections 4.1, 4.3 and 7.2.2: to the solicited-node group and to all routers, by a hop limit of 255, with the sender's address.
+#[test]
+fn neighbours_are_asked_as_the_rfcs_say() {
+    let mut wire = Wire::new(&["10.0.0.9", "fd00::12:3456", "fe80::9"]);
+    host("10.0.0.1").arp(&mut wire, ip("10.0.0.9")).unwrap();
+    let expected = [
+        &[0xff; 6][..],
+        &MAC,
+        &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+        &MAC,
+        &[10, 0, 0, 1],
+        &[0; 6],
+        &[10, 0, 0, 9],
+    ]
+    .concat();
+    assert_eq!(wire.sent[0], expected);
+    let mut six = host("fd00::1");
+    six.arp(&mut wire, ip("fd00::12:3456")).unwrap();
+    let asked = &wire.sent[1];
+    assert_eq!(asked[..6], [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
+    let group: [u8; 16] = asked[38..54].try_into().unwrap();
+    assert_eq!(IpAddr::from(group), ip("ff02::1:ff12:3456"));
+    assert_eq!((asked[21], asked[54]), (255, 135));
+    assert_eq!(asked[78..], [&[1, 1][..], &MAC].concat());
+    six.udp_write(&mut wire, &outgoing("[2001:db8::1]:7", b""))
+        .unwrap();
+    let asked = &wire.sent[2];
+    assert_eq!(asked[..6], [0x33, 0x33, 0, 0, 0, 2]);
+    assert_eq!((asked[21], asked[54]), (255, 133));
+}
+
+/// RFC 4861, sections 6.1.2, 6.3.4, 7.1.2 and 7.2.5: hop limit 255, code 0, a right checksum; an advertisement that nobody asked for is of no
+/// use, and a router of no lifetime none.
+#[test]
+fn neighbour_messages_that_cannot_be_are_not_believed() {
+    let send = |wire: &mut Wire, from: &str, to: &str, hops: u8, mut message: Vec<u8>| {
+        let (from, to) = (ip(from), ip(to));
+        let sum = packet::checksum(from, to, packet::ICMPV6, &message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        let header = Header {
+            source: from,
+            destination: to,
+            protocol: packet::ICMPV6,
+            ttl: hops,
+            tos: 0,
+            id: 0,
+        };
+        let packets = packet::packets(&header, &message, 1500, false).unwrap();
+        wire.to_host.push_back(frame(packet::IPV6, &packets[0]));
+    };
+    let target = "fd00::9".parse::<Ipv6Addr>().unwrap().octets();
+    let advertisement = |code: u8| {
+        let head = [136, code, 0, 0, 0x60, 0, 0, 0];
+        [&head[..], &target, &[2, 1], &PEER_MAC].concat()
+    };
+    let router = |lifetime: u8| {
+        let head = [134, 0, 0, 0, 64, 0, 0, lifetime];
+        [&head[..], &[0; 8], &[1, 1], &PEER_MAC].concat()
+    };
+    let (mut wire, mut host) = (Wire::new(&[]), host("fd00::1"));
+    for (from, to, hops, message) in [
+        ("fd00::9", "fd00::1", 64, advertisement(0)),
+        ("fd00::9", "fd00::1", 255, advertisement(1)),
+        ("fd00::9", "ff02::1", 255, advertisement(0)),
+        ("fe80::8", "ff02::1", 64, router(99)),
+        ("fe80::8", "ff02::1", 255, router(0)),
+    ] {
+        send(&mut wire, from, to, hops, message);
+        host.listen(&mut wire).unwrap();
+        assert_eq!(host.neighbors(), [], "{from} {to} {hops}");
+        assert_eq!(host.router(), None, "{from} {to} {hops}");
+    }
+    // Damaged.
+    send(&mut wire, "fd00::9", "fd00::1", 255, advertisement(0));
+    *wire.to_host.back_mut().unwrap().last_mut().unwrap() ^= 2;
+    host.listen(&mut wire).unwrap();
+    assert_eq!(host.neighbors(), []);
+    send(&mut wire, "fd00::9", "fd00::1", 255, advertisement(0));
+    send(&mut wire, "fe80::8", "ff02::1", 255, router(99));
+    host.listen(&mut wire).unwrap();
+    assert_eq!(host.router(), Some(ip("fe80::8")));
+    assert_eq!(host.neighbors().len(), 2);
+}
+
+/// RFC 826, packet reception: who is known is brought up to date, who asks for us is learned. RFC 1812, section 3.3.2: nobody has a group's address.
+#[test]
+fn arp_is_learned_of_whom_we_know_and_who_wants_us() {
+    let (mut wire, mut host) = (Wire::new(&[]), host("10.0.0.1"));
+    let arp = |mac: MacAddress, sender: u8, target: u8| {
+        let packet = [
+            &[0, 1, 8, 0, 6, 4, 0, 1][..],
+            &mac,
+            &[10, 0, 0, sender],
+            &[0; 6],
+            &[10, 0, 0, target],
+        ]
+        .concat();
+        frame(packet::ARP, &packet)
+    };
+    let group = [1, 0, 0x5e, 0, 0, 1];
+    for (mac, target) in [(PEER_MAC, 8), (group, 1), (MAC, 1)] {
+        wire.to_host.push_back(arp(mac, 9, target));
+        host.listen(&mut wire).unwrap();
+        assert_eq!(host.neighbors(), [], "{mac:?}");
+    }
+    wire.to_host.push_back(arp(PEER_MAC, 9, 1));
+    host.listen(&mut wire).unwrap();
+    assert_eq!(host.neighbors(), [(ip("10.0.0.9"), PEER_MAC)]);
+    // It has another card now, and says so to all.
+    let other = [2, 0, 0, 0, 0, 7];
+    wire.to_host.push_back(arp(other, 9, 9));
+    host.listen(&mut wire).unwrap();
+    assert_eq!(host.neighbors(), [(ip("10.0.0.9"), other)]);
+    assert_eq!(host.arp(&mut wire, ip("10.0.0.9")), Ok(other));
+}
+
+/// UEFI 2.10, section 24.4: the callback is called while a packet is waited for, too, without one, and may end the call.
+#[test]
+fn who_waits_is_asked_whether_to_go_on() {
+    struct Asking(Instant, usize);
+    impl Port for Asking {
+        fn now(&mut self) -> Instant {
+            self.0 += STEP;
+            self.0
+        }
+        fn link_up(&self) -> bool {
+            true
+        }
+        fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
+            true
+        }
+        fn receive(&mut self) -> Option<Vec<u8>> {
+            None
+        }
+        fn show(&mut self, received: bool, packet: &[u8]) -> bool {
+            assert!(received && packet.is_empty());
+            self.1 += 1;
+            self.1 < 3
+        }
+    }
+    let mut port = Asking(Instant::ZERO, 0);
+    let read = host("10.0.0.1").udp_read(&mut port, &ANYTHING);
+    assert_eq!(read, Err(Refusal::Aborted));
+    assert!(port.0 < Instant::from_secs(1));
+}
+
+/// Only an error about whom a call is for ends it; one that has come by the end of a write is told by that (UEFI 2.10, section 24.3, UdpWrite).
+#[test]
+fn an_icmp_error_about_another_ends_nothing() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let mut host = host("10.0.0.1");
+    let what = outgoing("10.0.0.9:7", b"x");
+    host.udp_write(&mut wire, &what).unwrap();
+    let error = unreachable(wire.sent.last().unwrap(), "10.0.0.9");
+    wire.to_host.push_back(error);
+    let from = Expected {
+        source: Some(ip("10.0.0.8")),
+        ..ANYTHING
+    };
+    assert_eq!(host.udp_read(&mut wire, &from), Err(Refusal::Timeout));
+    assert_eq!(host.icmp_error().unwrap().about, ip("10.0.0.9"));
+    let written = host.udp_write(&mut wire, &what);
+    assert_eq!(written, Err(Refusal::IcmpError));
+}
+
+/// RFC 4443, sections 3.1 to 3.4: eight bytes, then as much of the packet as fits.
+#[test]
+fn an_icmpv6_error_ends_what_it_is_about() {
+    for kind in [1, 2, 3, 4] {
+        let mut wire = Wire::new(&["fd00::9"]);
+        let mut host = host("fd00::1");
+        host.udp_write(&mut wire, &outgoing("[fd00::9]:7", b"x"))
+            .unwrap();
+        let mut message = alloc::vec![kind, 0, 0, 0, 0, 0, 0, 0];
+        message.extend(&wire.sent.last().unwrap()[14..]);
+        wire.icmp6(ip("fd00::9"), ip("fd00::1"), message);
+        let from = Expected {
+            source: Some(ip("fd00::9")),
+            ..ANYTHING
+        };
+        let read = host.udp_read(&mut wire, &from);
+        assert_eq!(read, Err(Refusal::IcmpError), "{kind}");
+        assert_eq!(host.icmp_error().unwrap().about, ip("fd00::9"));
+    }
+}
+
+/// RFC 768; RFC 8200, section 8.1; RFC 791, section 3.1.
+#[test]
+fn damaged_datagrams_are_lost() {
+    let lost = Err(Refusal::Timeout);
+    for (own, peer) in [("10.0.0.1", "10.0.0.9:7"), ("fd00::1", "[fd00::9]:7")] {
+        let mut wire = Wire::new(&[]);
+        let to = SocketAddr::new(ip(own), 2000);
+        wire.datagram(peer.parse().unwrap(), to, b"damaged");
+        *wire.to_host.back_mut().unwrap().last_mut().unwrap() ^= 1;
+        assert_eq!(host(own).udp_read(&mut wire, &ANYTHING), lost, "{own}");
+    }
+    // The identification, which only the header's own checksum is over.
+    let mut wire = Wire::new(&[]);
+    let (from, to) = ("10.0.0.9:7", "10.0.0.1:2000");
+    wire.datagram(from.parse().unwrap(), to.parse().unwrap(), b"x");
+    wire.to_host[0][18] ^= 1;
+    assert_eq!(host("10.0.0.1").udp_read(&mut wire, &ANYTHING), lost);
+}
+
+/// What servers offer: an address, and a file or none.
+fn offering(offers: &'static [(&'static str, &'static [u8])]) -> Wire {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let service = move |datagram: &Datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        let (kind, asked) = match request.message_type() {
+            Some(MessageType::Discover) => (MessageType::Offer, None),
+            _ => {
+                let asked = request.options.address(option::REQUESTED_ADDRESS);
+                (MessageType::Ack, asked)
+            }
+        };
+        let wanted = |address: &str| asked.is_none_or(|asked| ip(address) == IpAddr::V4(asked));
+        offers
+            .iter()
+            .filter(|(address, _)| wanted(address))
+            .map(|(address, file)| {
+                let mut message = reply(kind, &request, address);
+                message.file = file.to_vec();
+                (server(67), client(), message.emit())
+            })
+            .collect::<Vec<_>>()
+    };
+    wire.services.insert(67, Box::new(service));
+    wire
+}
+
+/// UEFI 2.10, section 24.3, Dhcp: SortOffers.
+#[test]
+fn sorted_an_offer_that_boots_comes_before_others() {
+    let mut wire = offering(&[("10.0.3.1", b""), ("10.0.3.2", b"x")]);
+    let mut host = host("10.0.0.1");
+    host.dhcp(&mut wire, None, true).unwrap();
+    assert_eq!(host.address().0, ip("10.0.3.2"));
+}
+
+/// The same, FALSE: "to try the offers in the order that they are received".
+#[test]
+fn unsorted_offers_are_tried_in_their_order() {
+    let mut wire = offering(&[("10.0.3.1", b""), ("10.0.3.2", b"x")]);
+    let mut host = host("10.0.0.1");
+    host.dhcp(&mut wire, None, false).unwrap();
+    assert_eq!(host.address().0, ip("10.0.3.2"));
+}
+
+/// RFC 2131, section 3.1, step 5: a client that gets a DHCPNAK begins anew.
+#[test]
+fn who_is_refused_an_address_begins_anew_at_once() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let mut refusals = 1;
+    let service = move |datagram: &Datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        let (kind, address) = match request.message_type() {
+            Some(MessageType::Discover) => (MessageType::Offer, "10.0.3.7"),
+            _ if refusals > 0 => (MessageType::Nak, "0.0.0.0"),
+            _ => (MessageType::Ack, "10.0.3.7"),
+        };
+        refusals -= i32::from(kind == MessageType::Nak);
+        let mut message = reply(kind, &request, address);
+        message.file = b"x".to_vec();
+        alloc::vec![(server(67), client(), message.emit())]
+    };
+    wire.services.insert(67, Box::new(service));
+    let mut host = host("10.0.0.1");
+    let before = wire.now;
+    host.dhcp(&mut wire, None, true).unwrap();
+    assert_eq!(host.address().0, ip("10.0.3.7"));
+    assert!(wire.now - before < Duration::from_secs(1));
+    let sent = wire.shown.iter().filter(|(received, _)| !received);
+    assert_eq!(sent.count(), 4);
+}
+
+/// A DHCPv6 server on the link, which answers a message with these.
+fn dhcp6(
+    mut answers: impl FnMut(&dhcpv6::Message<'_>, dhcpv6::MessageType) -> Vec<Vec<u8>> + 'static,
+) -> Wire {
+    let mut wire = Wire::new(&["fe80::9"]);
+    let service = move |datagram: &Datagram| {
+        let request = dhcpv6::Message::parse(&datagram.payload).unwrap();
+        let kind = match request.kind {
+            dhcpv6::MessageType::Solicit => dhcpv6::MessageType::Advertise,
+            _ => dhcpv6::MessageType::Reply,
+        };
+        let from: SocketAddr = "[fe80::9]:547".parse().unwrap();
+        answers(&request, kind)
+            .into_iter()
+            .map(|bytes| (from, datagram.source, bytes))
+            .collect::<Vec<_>>()
+    };
+    wire.services.insert(547, Box::new(service));
+    wire
+}
+
+/// RFC 8415, sections 18.2.1 and 18.2.2; RFC 5970, section 3.
+#[test]
+fn dhcpv6_servers_are_told_what_they_need() {
+    use dhcpv6::MessageType as Type;
+    let duid = [0, 3, 0, 1, 7, 7, 7, 7, 7, 7];
+    let mut template = Writer::new(Type::Solicit, 1);
+    template.option(dhcpv6::option::CLIENT_ID, duid);
+    let association = dhcpv6::IaNa {
+        iaid: 0x0102_0304,
+        t1: 0,
+        t2: 0,
+        options: dhcpv6::Options::default(),
+    };
+    template.ia_na(&association, |_| {});
+    let template = template.finish();
+    let url = "tftp://[fd00::9]/a";
+    let mut wire = dhcp6(move |request, kind| alloc::vec![reply6(request, kind, true, url)]);
+    host("fd00::1").dhcp6(&mut wire, Some(&template)).unwrap();
+    let sent: Vec<dhcpv6::Message<'_>> = wire
+        .shown
+        .iter()
+        .filter(|(received, _)| !received)
+        .map(|(_, bytes)| dhcpv6::Message::parse(bytes).unwrap())
+        .collect();
+    let [solicit, request] = sent[..] else {
+        panic!("{} messages", sent.len())
+    };
+    assert_eq!((solicit.kind, request.kind), (Type::Solicit, Type::Request));
+    for options in [solicit.options, request.options] {
+        assert_eq!(options.client_id(), Some(&duid[..]));
+        assert_eq!(options.ia_na().next().unwrap().iaid, 0x0102_0304);
+        assert!(options.elapsed_time().is_some());
+        let mut asked = options.option_request();
+        assert!(asked.any(|code| code == dhcpv6::option::BOOT_FILE_URL));
+        assert_eq!(options.architectures().collect::<Vec<_>>(), [7]);
+    }
+    assert_eq!(solicit.options.server_id(), None);
+    let from = [0, 3, 0, 1, 9, 9, 9, 9, 9, 9];
+    assert_eq!(request.options.server_id(), Some(&from[..]));
+    let association = request.options.ia_na().next().unwrap();
+    let address = association.options.ia_addresses().next().unwrap().address;
+    assert_eq!(IpAddr::V6(address), ip("fd00::77"));
+}
+
+/// RFC 8415, sections 16.3, 16.10 and 18.2.10.1: another's transaction is none of ours; an address with a lifetime of 0 is taken back.
+#[test]
+fn answers_to_others_and_addresses_without_a_lifetime_are_nobodys() {
+    let mut wire = dhcp6(|request, kind| {
+        let message = |id: u32, all: &[(u16, u32)]| {
+            let mut message = Writer::new(kind, id);
+            let client = request.options.client_id().unwrap();
+            message.option(dhcpv6::option::CLIENT_ID, client);
+            message.option(dhcpv6::option::SERVER_ID, [0, 3, 0, 1, 9, 9, 9, 9, 9, 9]);
+            let association = request.options.ia_na().next().unwrap();
+            message.ia_na(&association, |message| {
+                for &(last, lifetime) in all {
+                    message.ia_address(&dhcpv6::IaAddress {
+                        address: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last),
+                        preferred_lifetime: lifetime,
+                        valid_lifetime: lifetime,
+                        options: dhcpv6::Options::default(),
+                    });
+                }
+            });
+            message.option(dhcpv6::option::BOOT_FILE_URL, "tftp://[fd00::9]/a");
+            message.finish()
+        };
+        let id = request.transaction_id;
+        alloc::vec![
+            message(id ^ 1, &[(0x66, 100)]),
+            message(id, &[(0x55, 0), (0x77, 100)]),
+        ]
+    });
+    let mut host = host("fd00::1");
+    host.dhcp6(&mut wire, None).unwrap();
+    assert_eq!(host.address().0, ip("fd00::77"));
+}
+
+/// One that has no address to give, and says what to boot: as over IPv4, a proxy (EFI_PXE_BASE_CODE_MODE.ProxyOffer).
+#[test]
+fn a_proxy_says_what_to_boot_over_ipv6() {
+    let url = "tftp://[fd00::8]/p";
+    let mut wire = dhcp6(move |request, kind| {
+        let mut all = alloc::vec![reply6(request, kind, true, "")];
+        if kind == dhcpv6::MessageType::Advertise {
+            all.push(reply6(request, kind, false, url));
+        }
+        all
+    });
+    let mut host = host("fd00::1");
+    let exchange = host.dhcp6(&mut wire, None).unwrap();
+    assert_eq!(host.address().0, ip("fd00::77"));
+    let proxy = exchange.proxy_offer.unwrap();
+    let proxy = dhcpv6::Message::parse(&proxy).unwrap();
+    assert_eq!(proxy.options.boot_file_url(), Some(url));
+}
+
+/// UEFI 2.10, section 24.3, Discover: "If the boot server changes Layer, then the new Layer will be returned." PXE 2.1, section 2.2.3: an ACK, of the type.
+#[test]
+fn a_boot_servers_answer_is_of_the_type_and_tells_the_layer() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    let service = |datagram: &Datagram| {
+        let request = Message::parse(&datagram.payload).unwrap();
+        let answers = [
+            (MessageType::Offer, 5, 1),
+            (MessageType::Ack, 9, 2),
+            (MessageType::Ack, 5, 4),
+        ];
+        answers
+            .map(|(message, kind, layer)| {
+                let mut message = reply(message, &request, "0.0.0.0");
+                let options = PxeOptions {
+                    item: Some(wireboot_wire::dhcp::pxe::Item { kind, layer }),
+                    ..PxeOptions::default()
+                };
+                message.options.set(option::VENDOR, options.emit());
+                (server(4011), datagram.source, message.emit())
+            })
+            .to_vec()
+    };
+    wire.services.insert(4011, Box::new(service));
+    let how = Discovery {
+        unicast: alloc::vec![ip("10.0.0.9")],
+        ..Discovery::default()
+    };
+    let found = host("10.0.0.1").discover(&mut wire, None, (5, 3), &how);
+    assert_eq!(found.unwrap().layer, 4);
+}
+
+/// RFC 1122, section 3.3.1.1: the mask decides; RFC 4861, section 5.2: link-local addresses are always near.
+#[test]
+fn the_mask_says_who_is_on_the_link() {
+    let mut wire = Wire::new(&[
+        "10.0.0.200",
+        "10.0.0.254",
+        "fd00::8000:0:0:1",
+        "fe80::7",
+        "fe80::9",
+    ]);
+    for (len, hop) in [(24, "10.0.0.200"), (25, "10.0.0.254")] {
+        let mut host = host("10.0.0.1");
+        host.configure(ip("10.0.0.1"), len, Some(ip("10.0.0.254")));
+        host.udp_write(&mut wire, &outgoing("10.0.0.200:7", b""))
+            .unwrap();
+        assert_eq!(host.neighbors(), [(ip(hop), PEER_MAC)]);
+    }
+    for near in ["fd00::8000:0:0:1", "fe80::7"] {
+        let mut host = host("fd00::1");
+        host.configure(ip("fd00::1"), 64, Some(ip("fe80::9")));
+        let to = std::format!("[{near}]:7");
+        host.udp_write(&mut wire, &outgoing(&to, b"")).unwrap();
+        assert_eq!(host.neighbors(), [(ip(near), PEER_MAC)]);
+    }
+}
+
+/// RFC 3021: on a link of two, neither address is a broadcast address.
+#[test]
+fn a_link_of_two_has_no_broadcast_address() {
+    let mut wire = Wire::new(&["10.0.0.3"]);
+    let mut host = host("10.0.0.2");
+    host.configure(ip("10.0.0.2"), 31, None);
+    assert_eq!(host.arp(&mut wire, ip("10.0.0.3")), Ok(PEER_MAC));
+}
+
+/// EFI_PXE_BASE_CODE_MAX_IPCNT is 8 (UEFI 2.10, section 24.3).
+#[test]
+fn a_filter_has_room_for_eight_addresses() {
+    let mut host = host("10.0.0.1");
+    let list: Vec<IpAddr> = (1..=8)
+        .map(|last| IpAddr::from([224, 0, 1, last]))
+        .collect();
+    let bits = filter::STATION_IP;
+    let filter = Filter { bits, list };
+    assert_eq!(host.set_filter(filter.clone()), Ok(()));
+    assert_eq!(*host.filter(), filter);
+}
+
+#[test]
+fn stations_and_masks_of_ipv6_are_checked_too() {
+    let mut host = host("fd00::1");
+    let mask = Some(ip("ffff:ffff:ffff::"));
+    assert_eq!(host.set_station(Some(ip("fd00::7")), mask), Ok(()));
+    assert_eq!(host.address(), (ip("fd00::7"), 48));
+    for (address, mask) in [
+        (Some("ff02::1"), None),
+        (Some("::1"), None),
+        (None, Some("ffff::1")),
+    ] {
+        let refused = host.set_station(address.map(ip), mask.map(ip));
+        assert_eq!(refused, Err(Refusal::InvalidParameter));
+    }
+}
+
+/// RFC 791, section 3.2: fragments are of one packet by source, destination, protocol and identification.
+#[test]
+fn fragments_of_two_senders_are_not_one_packet() {
+    let mut parts = Fragments::default();
+    let take = |parts: &mut Fragments, from: &str, offset, more, payload: &[u8]| {
+        let ip = Ip {
+            source: ip(from),
+            destination: ip("10.0.0.1"),
+            protocol: packet::UDP,
+            hops: 1,
+            payload,
+            fragment: None,
+        };
+        let part = packet::Fragment {
+            id: 1,
+            offset,
+            more,
+        };
+        parts.take(&ip, part, Instant::ZERO)
+    };
+    assert_eq!(take(&mut parts, "10.0.0.9", 0, true, b"01234567"), None);
+    assert_eq!(take(&mut parts, "10.0.0.8", 8, false, b"odd"), None);
+    let whole = take(&mut parts, "10.0.0.9", 8, false, b"end");
+    assert_eq!(whole.as_deref(), Some(&b"01234567end"[..]));
+}
+
+#[test]
+fn datagrams_that_nobody_reads_do_not_fill_the_memory() {
+    let (mut wire, mut host) = (Wire::new(&[]), host("10.0.0.1"));
+    let (from, to) = ("10.0.0.9:7", "10.0.0.1:1");
+    for _ in 0..2 * DATAGRAMS {
+        wire.datagram(from.parse().unwrap(), to.parse().unwrap(), b"x");
+    }
+    host.listen(&mut wire).unwrap();
+    assert_eq!(host.datagrams.len(), DATAGRAMS);
+}
+
+/// RFC 768: a checksum that comes out as zero is sent as all ones, for zero says that there is none.
+#[test]
+fn a_checksum_of_zero_is_sent_as_all_ones() {
+    let from: SocketAddr = "10.0.0.1:2000".parse().unwrap();
+    let to: SocketAddr = "10.0.0.9:7".parse().unwrap();
+    let without = packet::udp(from, to, [&[], &[0, 0]]);
+    let bytes = packet::udp(from, to, [&[], &without[6..8]]);
+    assert_eq!(bytes[6..8], [0xff, 0xff]);
+}
+
+/// RFC 791, section 3.1 (do not fragment); RFC 8200, section 3 (traffic class, hop limit).
+#[test]
+fn headers_say_what_a_caller_wants() {
+    let mut wire = Wire::new(&["10.0.0.9", "fd00::9"]);
+    let mut four = host("10.0.0.1");
+    for (may_fragment, bit) in [(false, 0x40), (true, 0)] {
+        let mut what = outgoing("10.0.0.9:7", b"x");
+        what.may_fragment = may_fragment;
+        four.udp_write(&mut wire, &what).unwrap();
+        assert_eq!(wire.sent.last().unwrap()[20] & 0x40, bit);
+    }
+    let mut six = host("fd00::1");
+    (six.ttl, six.tos) = (9, 0x4c);
+    six.udp_write(&mut wire, &outgoing("[fd00::9]:7", b"x"))
+        .unwrap();
+    let sent = wire.sent.last().unwrap();
+    assert_eq!((&sent[14..16], sent[21]), (&[0x64, 0xc0][..], 9));
+}
+
+/// UEFI 2.10, section 24.3, Discover: "at least 10 seconds"; PXE 2.1, section 2.2.3.
+#[test]
+fn boot_servers_that_say_nothing_are_given_ten_seconds() {
+    let mut wire = Wire::new(&[]);
+    let how = Discovery {
+        broadcast: true,
+        ..Discovery::default()
+    };
+    let before = wire.now;
+    let found = host("10.0.0.1").discover(&mut wire, None, (5, 0), &how);
+    assert_eq!(found.err(), Some(Refusal::Timeout));
+    let waited = (wire.now - before).total_millis();
+    assert!((10_000..10_500).contains(&waited), "{waited}");
+    assert_eq!(wire.sent.len(), 4);
+}
+
+/// RFC 2131, table 1; RFC 2132, section 9.7: option 54 identifies the server, else siaddr is the next one.
+#[test]
+fn a_boot_server_is_the_one_that_its_answer_names() {
+    let request = Message::request(MessageType::Request, 1, MAC);
+    let mut named = reply(MessageType::Ack, &request, "0.0.0.0");
+    let mut bare = Message::reply(MessageType::Ack, &request);
+    assert_eq!(server_of(&bare.emit()), None);
+    (named.siaddr, bare.siaddr) = ([10, 0, 0, 8].into(), [10, 0, 0, 8].into());
+    assert_eq!(server_of(&named.emit()), Some(ip("10.0.0.9")));
+    assert_eq!(server_of(&bare.emit()), Some(ip("10.0.0.8")));
+}
+
+/// PXE 2.1, section 2.2.1: a proxy's offer has the class PXEClient.
+#[test]
+fn an_offer_of_nothing_by_somebody_is_not_a_proxys() {
+    let mut wire = offering(&[("0.0.0.0", b"x"), ("10.0.3.1", b"")]);
+    let asked = host("10.0.0.1").dhcp(&mut wire, None, true);
+    assert_eq!(asked, Err(Refusal::NoResponse));
+}

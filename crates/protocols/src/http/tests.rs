@@ -406,3 +406,68 @@ fn problems_have_the_names_of_the_specification() {
         assert_eq!(Verdict::from(&problem), verdict, "{problem}");
     }
 }
+
+/// EFI_HTTP_METHOD (UEFI 2.10, section 29.6); RFC 9110, section 7.2: Host without the scheme's own port.
+#[test]
+fn methods_have_the_numbers_of_the_specification() {
+    let methods = [
+        (0, "GET"),
+        (1, "POST"),
+        (2, "PATCH"),
+        (3, "OPTIONS"),
+        (5, "HEAD"),
+        (6, "PUT"),
+        (7, "DELETE"),
+        (8, "TRACE"),
+    ];
+    for (method, name) in methods {
+        let asked = Asked {
+            method,
+            ..get("http://h/")
+        };
+        let request = asked.request(false).unwrap();
+        assert_eq!(request.method, name);
+        let text = std::format!("{name} / HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(request.bytes, text.as_bytes());
+    }
+}
+
+/// RFC 9112, section 6.2: no Content-Length beside a Transfer-Encoding.
+#[test]
+fn a_body_in_chunks_has_no_length() {
+    let asked = Asked {
+        method: 1,
+        fields: &[("transfer-encoding", "chunked")],
+        body: b"1\r\nx\r\n0\r\n\r\n",
+        ..get(URL)
+    };
+    let text = String::from_utf8(asked.request(false).unwrap().bytes).unwrap();
+    assert!(!text.contains("Content-Length"), "{text}");
+}
+
+/// EFI_HTTP_ERROR is for statuses that are errors (RFC 9110, sections 15.5 and 15.6: from 400 on); a redirect is an answer.
+#[test]
+fn statuses_from_400_on_are_errors() {
+    for (status, verdict) in [
+        (302, Verdict::Success),
+        (399, Verdict::Success),
+        (400, Verdict::HttpError),
+        (503, Verdict::HttpError),
+    ] {
+        let (mut http, mut script) = answered(status);
+        http.response(2, true, None).unwrap();
+        assert_eq!(verdicts(&mut http, &mut script), [(2, verdict, 0)]);
+    }
+}
+
+/// Who wants the head alone gets it, whatever becomes of the body.
+#[test]
+fn a_head_is_there_though_its_body_breaks_off() {
+    let (mut http, mut script) = answered(200);
+    http.response(2, true, None).unwrap();
+    let end = Verdict::ConnectionFin;
+    script.news.push_back(News::Ended(Err(end)));
+    assert_eq!(verdicts(&mut http, &mut script), [(2, Verdict::Success, 0)]);
+    http.response(3, false, room(5)).unwrap();
+    assert_eq!(verdicts(&mut http, &mut script), [(3, end, 0)]);
+}

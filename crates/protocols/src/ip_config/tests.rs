@@ -290,3 +290,33 @@ fn the_firmwares_identity_association_is_kept() {
     assert_eq!(variable[..4], bytes[..4]);
     assert_eq!(Stored::read(true, &variable), Some(before));
 }
+
+/// UEFI 2.10, sections 28.5 and 28.7: Ip4Config2DataTypeManualAddress is one EFI_IP4_CONFIG2_MANUAL_ADDRESS; a prefix has 128 bits at most.
+#[test]
+fn one_address_of_ipv4_and_no_prefix_beyond_its_address() {
+    let two = [address(5), address(6)].concat();
+    let refused = v4().set(Kind::Address, &two);
+    assert_eq!(refused, Err(Refusal::BadBufferSize));
+    let mut entry = Ipv6Addr::from_bits(7 | 0xfd << 120).octets().to_vec();
+    entry.extend([0, 129]);
+    let refused = v6().set(Kind::Address, &entry);
+    assert_eq!(refused, Err(Refusal::InvalidParameter));
+    entry[17] = 128;
+    assert!(v6().set(Kind::Address, &entry).is_ok());
+}
+
+/// EFI_IP4_CONFIG2_INTERFACE_INFO: IfType at 64, HwAddressSize at 68, StationAddress at 104, RouteTable at 120.
+#[test]
+fn the_interface_is_told_field_by_field() {
+    let mut config = v4();
+    config
+        .set(Kind::Address, &[10, 0, 7, 5, 255, 255, 252, 0])
+        .unwrap();
+    let info = config.get(Kind::Info, 0x1000).unwrap();
+    assert_eq!((info[64], &info[68..72]), (1, &[6, 0, 0, 0][..]));
+    assert_eq!(info[128..136], [10, 0, 4, 0, 255, 255, 252, 0]);
+    // Without an address there is no table, and nothing to point to.
+    let config = IpConfig::new(false, MAC, Settings::default(), None);
+    let info = config.get(Kind::Info, 0x1000).unwrap();
+    assert_eq!((info.len(), &info[104..]), (128, &[0; 24][..]));
+}

@@ -183,3 +183,47 @@ impl<B: Block + 'static> Download<B> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use wireboot_ring::{HeapBlock, prefix};
+
+    fn piece(bytes: usize) -> Option<Piece<HeapBlock>> {
+        Some(prefix(HeapBlock::in_pieces(&vec![0; bytes], 999)))
+    }
+
+    fn refused(one: &mut Download<HeapBlock>) -> bool {
+        matches!(one.progress().state, State::Refused { .. })
+    }
+
+    /// No part of one file behind a part of another, and no end of a file that has not come.
+    #[test]
+    fn a_file_that_changes_or_is_not_there_is_refused() {
+        let mut one = Download::new(1 << 20);
+        one.tell(Some(10));
+        drop(one.begin(piece).unwrap());
+        one.tell(Some(10));
+        assert!(!refused(&mut one));
+        one.tell(Some(11));
+        assert!(refused(&mut one));
+        let mut one = Download::new(1 << 20);
+        drop(one.begin(piece).unwrap());
+        one.finish(Ok(100));
+        assert!(refused(&mut one));
+        // An empty file is one.
+        let mut one = Download::new(1 << 20);
+        drop(one.begin(piece).unwrap());
+        one.finish(Ok(0));
+        assert_eq!(one.progress().state, State::Whole);
+    }
+
+    #[test]
+    fn without_memory_the_loader_reads_it_itself() {
+        let mut one = Download::<HeapBlock>::new(1 << 20);
+        one.tell(Some(10));
+        assert!(one.begin(|_| None).is_none());
+        assert_eq!(one.progress().state, State::ForTheWire);
+    }
+}

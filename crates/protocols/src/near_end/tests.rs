@@ -702,3 +702,62 @@ proptest! {
         }
     }
 }
+
+/// RFC 2349: the time-out that was granted is the one that the server keeps.
+#[test]
+fn a_granted_time_out_is_kept() {
+    let options = TransferOptions {
+        timeout: Some(3),
+        ..TransferOptions::default()
+    };
+    let mut loader = Loader::with(bytes(2000));
+    loader.ask("file", "octet", &options);
+    let (port, _) = loader.receive().unwrap();
+    loader.send(port, &Packet::Ack { block: 0 });
+    assert!(loader.receive().is_some());
+    loader.advance(2999);
+    assert!(loader.receive().is_none());
+    loader.advance(1);
+    assert!(loader.receive().is_some());
+}
+
+/// As by the wire: an error comes behind the blocks that came before it.
+#[test]
+fn blocks_that_came_before_an_error_come_before_it() {
+    let mut loader = Loader::with(bytes(1100));
+    loader.world.borrow_mut().progress = not_whole(1100, refused());
+    loader.ask("file", "octet", &TransferOptions::default());
+    for block in 1..=2 {
+        let (port, got) = loader.receive().unwrap();
+        assert_eq!(got.len(), 4 + 512);
+        loader.send(port, &Packet::Ack { block });
+    }
+    let (_, error) = loader.receive().unwrap();
+    let text = b"no such file";
+    let code = ErrorCode::NOT_FOUND;
+    assert_eq!(Packet::parse(&error), Ok(Packet::Error { code, text }));
+}
+
+/// A server that was slow to answer is no loader that says nothing.
+#[test]
+fn a_loader_whose_server_was_slow_is_not_given_up() {
+    let mut loader = Loader::with(bytes(2000));
+    loader.world.borrow_mut().progress = not_whole(0, State::Asked);
+    loader.ask("file", "octet", &grub());
+    loader.advance(40_000);
+    loader.world.borrow_mut().progress = whole(2000);
+    let (port, _) = loader.receive().unwrap();
+    assert!(loader.receive().is_none());
+    loader.send(port, &Packet::Ack { block: 0 });
+    assert_eq!(loader.receive().unwrap().1.len(), 4 + 1024);
+}
+
+/// As any link: what was received and not taken is forgotten.
+#[test]
+fn a_link_that_is_set_up_anew_has_no_frames_of_before() {
+    let mut loader = Loader::with(bytes(2000));
+    loader.ask("file", "octet", &grub());
+    loader.near.set_up(false);
+    loader.near.set_up(true);
+    assert!(loader.receive().is_none());
+}

@@ -338,3 +338,56 @@ fn groups_have_ethernet_addresses() {
         assert_eq!(mac(none), Err(Refusal::InvalidParameter));
     }
 }
+
+/// A card that is busy.
+struct Busy;
+
+impl Link for Busy {
+    fn set_up(&mut self, _: bool) {}
+
+    fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
+        false
+    }
+
+    fn peek(&mut self) -> Option<&[u8]> {
+        None
+    }
+
+    fn skip(&mut self) {}
+}
+
+/// Transmit: EFI_NOT_READY where the interface is too busy; the buffer stays the caller's.
+#[test]
+fn what_a_busy_card_does_not_take_was_not_sent() {
+    let mut snp = SimpleNetwork::new(Busy, US, 1500);
+    snp.start().unwrap();
+    snp.initialize().unwrap();
+    let sent = snp.transmit(None, &[0; 60], 1);
+    assert_eq!(sent, Err(Refusal::NotReady));
+    assert_eq!(snp.status(true), Ok((0, None)));
+    assert_eq!(snp.statistics(false), Ok(Default::default()));
+}
+
+/// Reset: "The transmit and receive queues are emptied and all pending interrupts are cleared."
+#[test]
+fn a_reset_forgets_frames_and_buffers() {
+    let mut world = World::initialized();
+    world.snp.transmit(None, &[0xff; 60], 1).unwrap();
+    world.arrives(US);
+    assert_eq!(world.snp.waits(), Ok(true));
+    world.snp.reset().unwrap();
+    assert_eq!(world.snp.status(true), Ok((0, None)));
+}
+
+/// Reset: "Receive filters, the station address, the statistics, and the multicast-IP-to-HW MAC addresses are not reset by this call."
+#[test]
+fn a_reset_keeps_filters_and_statistics() {
+    let mut world = World::initialized();
+    world.snp.receive_filters(0x02, 0, false, &[GROUP]).unwrap();
+    world.snp.transmit(None, &[0xff; 60], 1).unwrap();
+    let counts = world.snp.statistics(false);
+    world.snp.reset().unwrap();
+    assert_eq!(world.snp.filters(), 0x07);
+    assert_eq!(world.snp.multicast(), [GROUP]);
+    assert_eq!(world.snp.statistics(false), counts);
+}

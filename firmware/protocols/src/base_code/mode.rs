@@ -224,4 +224,16 @@ mod tests {
             assert_eq!(address(octets(ip_address(there)), there.is_ipv6()), there);
         }
     }
+
+    /// EFI_PXE_BASE_CODE_TFTP_ERROR: ErrorString has 127 bytes, the zero that ends it included.
+    #[test]
+    fn a_servers_text_ends_with_a_zero() {
+        let mut mode = stopped();
+        tftp_error(&mut mode, 1, &[b'a'; 200]);
+        let error = &mode.tftp_error;
+        assert_eq!((error.error_code, error.error_string[125]), (1, b'a'));
+        assert_eq!(error.error_string[126], 0);
+        tftp_error(&mut mode, 2, b"no");
+        assert_eq!(mode.tftp_error.error_string[..3], *b"no\0");
+    }
 }

@@ -754,3 +754,132 @@ proptest! {
         crate::fuzzing::fuzz_near_tcp(&data);
     }
 }
+
+/// A wire of which each frame can be seen.
+#[derive(Default)]
+struct Seen {
+    sent: Vec<Vec<u8>>,
+    arrived: VecDeque<Vec<u8>>,
+}
+
+impl Link for Seen {
+    fn set_up(&mut self, _: bool) {}
+
+    fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
+        self.sent.push([&header[..], payload].concat());
+        true
+    }
+
+    fn peek(&mut self) -> Option<&[u8]> {
+        self.arrived.front().map(Vec::as_slice)
+    }
+
+    fn skip(&mut self) {
+        self.arrived.pop_front();
+    }
+}
+
+/// Connections that stay as they are.
+struct Fixed(Status);
+
+impl Streams for Fixed {
+    type Stream = ();
+
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn connect(&mut self, local: IpAddr, _: SocketAddr) -> Option<()> {
+        (local == IpAddr::V4(US)).then_some(())
+    }
+
+    fn status(&mut self, (): &()) -> Status {
+        self.0
+    }
+
+    fn read(&self, (): &(), _: usize, _: &mut [u8]) -> usize {
+        0
+    }
+
+    fn release(&mut self, (): &(), _: usize) {}
+
+    fn room(&self, (): &()) -> usize {
+        1000
+    }
+
+    fn write(&mut self, (): &(), _: &[u8]) {}
+
+    fn finish(&mut self, (): &()) {}
+
+    fn close(&mut self, (): ()) {}
+}
+
+fn fixed(status: Status) -> NearTcp<Seen, Fixed> {
+    NearTcp::new(Seen::default(), Fixed(status), 1514, [3; 16])
+}
+
+/// The frame of a segment without payload.
+fn bare(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), flags: u8) -> Vec<u8> {
+    let ip = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
+    let ([a, b], [c, d]) = (from.1.to_be_bytes(), to.1.to_be_bytes());
+    let tcp = [
+        a, b, c, d, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0,
+    ];
+    let mut frame = [
+        &[2; 12][..],
+        &[8, 0],
+        &ip,
+        &from.0.octets(),
+        &to.0.octets(),
+        &tcp,
+    ]
+    .concat();
+    let (header, packet) = frame.split_first_chunk_mut::<14>().unwrap();
+    fill_checksums(header, packet);
+    frame
+}
+
+fn pass(near: &mut NearTcp<Seen, Fixed>, frame: &[u8]) {
+    let (header, packet) = frame.split_first_chunk::<14>().unwrap();
+    assert!(near.send(header, packet));
+}
+
+/// The control bits are those of RFC 9293, section 3.1: SYN 2, RST 4, ACK 16.
+#[test]
+fn what_cannot_be_split_goes_to_the_wire_as_it_is() {
+    let to = (SERVER, PORT);
+    // From another address than the engine's, and of a connection that was there before.
+    let mut near = fixed(Status::Connecting);
+    let others = [
+        bare((Ipv4Addr::new(10, 0, 0, 9), 4001), to, 2),
+        bare((US, 4002), to, 16),
+    ];
+    for frame in &others {
+        pass(&mut near, frame);
+    }
+    assert_eq!(near.link.sent, others);
+    // The engine finds no way.
+    let mut near = fixed(Status::Unreachable);
+    let syn = bare((US, 4000), to, 2);
+    pass(&mut near, &syn);
+    assert_eq!(near.link.sent, [syn]);
+    // One more than there is memory for.
+    let mut near = fixed(Status::Connecting);
+    for port in 0..=CONNECTIONS as u16 {
+        pass(&mut near, &bare((US, 3000 + port), to, 2));
+    }
+    let last = bare((US, 3000 + CONNECTIONS as u16), to, 2);
+    assert_eq!(near.link.sent, [last]);
+    assert_eq!(near.peek(), None);
+}
+
+/// The server knows the engine's connection, and not the loader's: what it says of that is not for the loader.
+#[test]
+fn what_the_wire_has_for_a_connection_of_ours_is_nobodys() {
+    let mut near = fixed(Status::Connecting);
+    pass(&mut near, &bare((US, 3000), (SERVER, PORT), 2));
+    let reset = bare((SERVER, PORT), (US, 3000), 4);
+    let other = bare((SERVER, PORT), (US, 3001), 4);
+    near.link.arrived = [reset, other.clone()].into();
+    assert_eq!(near.peek(), Some(&other[..]));
+}
