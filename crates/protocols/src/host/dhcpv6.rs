@@ -134,16 +134,20 @@ impl Host {
         self.datagram_to(port, from, to, None, [&[], message], true)
     }
 
+    /// The next answer to a message of this client's. Another's is none of ours (RFC 8415, sections 16.3 and 16.10).
     fn answer6(
         &mut self,
         port: &mut dyn Port,
         end: wireboot_net::Instant,
         id: u32,
+        client: &ClientId,
     ) -> Result<Option<Answer>, Refusal> {
+        let ours = |message: Message<'_>| {
+            message.transaction_id == id && message.options.client_id() == Some(&client.duid)
+        };
         let datagram = self.datagram(port, end, None, |_, datagram| {
             let message = Message::parse(&datagram.payload);
-            datagram.destination.port() == CLIENT_PORT
-                && message.is_ok_and(|message| message.transaction_id == id)
+            datagram.destination.port() == CLIENT_PORT && message.is_ok_and(ours)
         })?;
         Ok(datagram.map(|datagram| Answer {
             source: datagram.source.ip(),
@@ -189,7 +193,7 @@ impl Host {
             self.send6(port, all, &discover)?;
             let mut end = port.now() + Duration::from_secs(wait);
             let (mut offer, mut proxy) = (None, None);
-            while let Some(answer) = self.answer6(port, end, id)? {
+            while let Some(answer) = self.answer6(port, end, id, &client)? {
                 if answer.kind() != Some(MessageType::Advertise) {
                     continue;
                 }
@@ -245,7 +249,7 @@ impl Host {
         for wait in WAITS.into_iter().take(3) {
             self.send6(port, all, &request)?;
             let end = port.now() + Duration::from_secs(wait);
-            while let Some(answer) = self.answer6(port, end, id)? {
+            while let Some(answer) = self.answer6(port, end, id, client)? {
                 if answer.kind() == Some(MessageType::Reply) {
                     return Ok(Some(answer).filter(|answer| !answer.addresses().is_empty()));
                 }
@@ -274,7 +278,7 @@ impl Host {
                 }
             }
             let end = port.now() + Duration::from_secs(wait);
-            while let Some(answer) = self.answer6(port, end, id)? {
+            while let Some(answer) = self.answer6(port, end, id, &client)? {
                 if answer.kind() == Some(MessageType::Reply) && right(answer.source) {
                     return Ok(Reply {
                         discover,

@@ -2002,10 +2002,12 @@ fn dhcpv6_servers_are_told_what_they_need() {
 #[test]
 fn answers_to_others_and_addresses_without_a_lifetime_are_nobodys() {
     let mut wire = dhcp6(|request, kind| {
-        let message = |id: u32, all: &[(u16, u32)]| {
+        let own = request.options.client_id().unwrap();
+        let message = |id: u32, client: &[u8], all: &[(u16, u32)]| {
             let mut message = Writer::new(kind, id);
-            let client = request.options.client_id().unwrap();
-            message.option(dhcpv6::option::CLIENT_ID, client);
+            if !client.is_empty() {
+                message.option(dhcpv6::option::CLIENT_ID, client);
+            }
             message.option(dhcpv6::option::SERVER_ID, [0, 3, 0, 1, 9, 9, 9, 9, 9, 9]);
             let association = request.options.ia_na().next().unwrap();
             message.ia_na(&association, |message| {
@@ -2023,8 +2025,10 @@ fn answers_to_others_and_addresses_without_a_lifetime_are_nobodys() {
         };
         let id = request.transaction_id;
         alloc::vec![
-            message(id ^ 1, &[(0x66, 100)]),
-            message(id, &[(0x55, 0), (0x77, 100)]),
+            message(id ^ 1, own, &[(0x66, 100)]),
+            message(id, &[], &[(0x66, 100)]),
+            message(id, &[0, 3, 0, 1, 2, 0, 0, 0, 0, 9], &[(0x66, 100)]),
+            message(id, own, &[(0x55, 0), (0x77, 100)]),
         ]
     });
     let mut host = host("fd00::1");
