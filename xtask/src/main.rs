@@ -10,6 +10,7 @@ mod deny;
 mod documents;
 mod fuzz;
 mod lint;
+mod miri;
 mod mutants;
 mod not_run;
 mod results;

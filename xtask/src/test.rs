@@ -1,7 +1,7 @@
 //! Everything that must hold, step by step, and a table of it at the end.
 
 use crate::not_run::NotRun;
-use crate::{apt, build, deny, documents, fuzz, lint, shell};
+use crate::{apt, build, deny, documents, fuzz, lint, miri, shell};
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "loom",
         run: loom,
+    },
+    Step {
+        name: "miri",
+        run: miri::check,
     },
     Step {
         name: "fuzz",
