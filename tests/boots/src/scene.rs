@@ -18,7 +18,7 @@ use wireboot_lab::server::Server;
 use crate::system::System;
 
 /// For a step of a boot: much longer than it takes, for machines that are busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The machine's name.
 pub(crate) const MACHINE: &str = "machine";

@@ -23,7 +23,7 @@ pub enum Window {
     Own,
     /// So many blocks.
     Of(u16),
-    /// What varies, by [`VariableWindow`]: doubled with each window that has come, halved for each that was lost. The transfer fails where
+    /// What varies, by [`VariableWindow`](wireboot_wire::tftp::VariableWindow): doubled with each window that has come, halved for each that was lost. The transfer fails where
     /// the server does not know it.
     Variable,
 }
