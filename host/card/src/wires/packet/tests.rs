@@ -28,7 +28,7 @@ const FIELDS: TcpFields = TcpFields {
     options: false,
 };
 
-/// The cable.
+/// Makes both ends; the kernel has 10.9.0.1 at `two`, and takes the guest at `one` for 10.9.0.2.
 fn cable() {
     sh("ip link add one type veth peer name two
         for end in one two; do
