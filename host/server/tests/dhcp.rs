@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use namespace::{Clients, Namespace, Served};
+use namespace::{Clients, Served};
 use nix::sys::signal::Signal;
 use wireboot_namespace::{inside, sh};
 
@@ -203,15 +203,6 @@ fn another_server_that_comes_later_ends_the_giving_of_addresses() {
     assert_eq!(served.end(), Some(0), "{}", served.log());
 }
 
-/// The address that a client with this Ethernet address is given.
-fn obtain(client: &Namespace, mac: &str) -> Option<String> {
-    let log = client.run(&format!(
-        "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t 5 -T 1 -s /bin/true 2>&1 || true"
-    ));
-    let (_, lease) = log.split_once("lease of ")?;
-    Some(lease.split(' ').next()?.to_owned())
-}
-
 #[test]
 fn a_server_that_was_killed_gives_nobodys_address_to_another() {
     if !inside("a_server_that_was_killed_gives_nobodys_address_to_another") {
@@ -222,17 +213,17 @@ fn a_server_that_was_killed_gives_nobodys_address_to_another() {
     let mut served = Served::start(arguments);
     served.wait_for("wireboot: ready");
     let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
-    let addresses = [first, second].map(|mac| obtain(&clients, mac).expect("a lease"));
+    let addresses = [first, second].map(|mac| clients.obtain(mac).expect("a lease"));
     served.kill_and_start(arguments);
     served.wait_for("wireboot: ready");
-    assert_eq!(obtain(&clients, "02:00:00:00:00:0a"), None);
+    assert!(clients.is_refused("02:00:00:00:00:0a"));
     assert!(
         served
             .log()
             .contains("all addresses of the range are taken")
     );
     assert_eq!(
-        obtain(&clients, second).as_deref(),
+        clients.obtain(second).as_deref(),
         Some(addresses[1].as_str())
     );
     assert_eq!(served.end(), Some(0), "{}", served.log());
@@ -246,7 +237,7 @@ fn an_address_that_somebody_has_is_given_to_nobody_else() {
     let clients = Clients::new();
     let client = clients.another();
     let range = "--interface s0 --authoritative --range 10.9.0.200-10.9.0.201";
-    let obtain = |mac| obtain(&client, mac).expect("a lease");
+    let obtain = |mac| client.obtain(mac).expect("a lease");
     let mut served = Served::start(range);
     served.wait_for("wireboot: ready");
     let first = obtain("02:00:00:00:00:08");

@@ -68,15 +68,6 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A lease for a client with this Ethernet address, which then has it.
-fn obtain(clients: &Clients, mac: &str) -> Option<String> {
-    let log = clients.run(&format!(
-        "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t 4 -T 1 -s /bin/true 2>&1 || true"
-    ));
-    let (_, lease) = log.split_once("lease of ")?;
-    Some(lease.split(' ').next()?.to_owned())
-}
-
 #[test]
 fn a_server_keeps_no_rights_that_it_does_not_need() {
     if !inside("a_server_keeps_no_rights_that_it_does_not_need") {
@@ -113,7 +104,7 @@ fn a_server_keeps_no_rights_that_it_does_not_need() {
     served.wait_for(&format!("wireboot: running as {who}"));
 
     let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
-    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+    assert_eq!(clients.obtain(first).as_deref(), Some("10.9.0.200"));
     clients.run("ip address add 10.9.0.200/24 dev c0; ip address add fd00:9::9/64 dev c0 nodad");
     for url in [
         "http://10.9.0.1/linux",
@@ -135,8 +126,8 @@ fn a_server_keeps_no_rights_that_it_does_not_need() {
             "{}",
             served.log()
         );
-        assert_eq!(obtain(&clients, second), None);
-        assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+        assert!(clients.is_refused(second));
+        assert_eq!(clients.obtain(first).as_deref(), Some("10.9.0.200"));
     }
     assert_eq!(served.end(), Some(0), "{}", served.log());
     assert!(!sh("ip address show dev s0").contains("fd00:9::1"));
@@ -345,13 +336,13 @@ fn leases_are_kept_where_the_user_can_write() {
     assert_eq!(fs::metadata(&path).unwrap().uid(), 0);
     // Leases are known where they cannot be kept.
     let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
-    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+    assert_eq!(clients.obtain(first).as_deref(), Some("10.9.0.200"));
     mode(&path, 0o600);
     served.end_and_start(&arguments);
     served.wait_for("wireboot: ready");
     served.wait_for("leases are not kept");
-    assert_eq!(obtain(&clients, second), None);
-    assert_eq!(obtain(&clients, first).as_deref(), Some("10.9.0.200"));
+    assert!(clients.is_refused(second));
+    assert_eq!(clients.obtain(first).as_deref(), Some("10.9.0.200"));
     let mut served = Served::start("--user nobody-of-this-name");
     assert!(!served.child.wait().unwrap().success());
     served.wait_for("--user nobody-of-this-name: there is no such user");
@@ -366,7 +357,7 @@ fn a_file_of_leases_may_be_named_from_where_the_server_was_started() {
     let arguments = "--interface s0 --authoritative --user root --leases lan.leases";
     let served = Served::start(arguments);
     served.wait_for("wireboot: ready");
-    assert!(obtain(&clients, "02:00:00:00:00:08").is_some());
+    assert!(clients.obtain("02:00:00:00:00:08").is_some());
     let log = served.log();
     assert!(!log.contains("leases are not kept"), "{log}");
     let kept = fs::read_to_string(served.directory.path().join("lan.leases")).unwrap();

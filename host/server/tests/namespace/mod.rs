@@ -210,6 +210,28 @@ impl Namespace {
         sh(&format!("nsenter --net --target {pid} sh -ec '{script}'"))
     }
 
+    /// The address that a client with this Ethernet address is given. On a busy host the server takes its time.
+    #[allow(dead_code, reason = "not every test program needs all of it")]
+    pub(crate) fn obtain(&self, mac: &str) -> Option<String> {
+        self.ask(mac, 30)
+    }
+
+    /// Whether a client with this Ethernet address is given none.
+    #[allow(dead_code, reason = "not every test program needs all of it")]
+    pub(crate) fn is_refused(&self, mac: &str) -> bool {
+        self.ask(mac, 4).is_none()
+    }
+
+    /// Asks each second for an address.
+    fn ask(&self, mac: &str, seconds: u32) -> Option<String> {
+        let log = self.run(&format!(
+            "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t {seconds} -T 1 -s /bin/true 2>&1 || true"
+        ));
+        eprintln!("{mac}: {log}");
+        let (_, lease) = log.split_once("lease of ")?;
+        Some(lease.split(' ').next()?.to_owned())
+    }
+
     /// A program that is started in it.
     #[allow(dead_code, reason = "not every test program needs all of it")]
     pub(crate) fn command(&self, program: &str) -> Command {
