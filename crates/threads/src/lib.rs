@@ -5,7 +5,7 @@
 //!   BSP (bootstrap processor)               AP (application processor)
 //!   spawn(processor, value, body)  ------>  body(value, &context)
 //!   Thread::stop                   --flag-> Context::stopping
-//!   Thread::beats                  <-count- Context::beat
+//!   Thread::beats                  <-count- Context::beat                (Watch: for how long it has not)
 //!   Thread::join                   <-------  what body returns
 //!   Thread::reclaim                         (for a processor that never came)
 //! ```
@@ -19,5 +19,7 @@
 extern crate alloc;
 
 mod thread;
+mod watch;
 
 pub use thread::{Context, Entry, Processor, Refused, Thread, spawn};
+pub use watch::Watch;

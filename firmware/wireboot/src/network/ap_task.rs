@@ -9,12 +9,12 @@ use wireboot_platform::Clock;
 #[cfg(feature = "faults")]
 use wireboot_platform::faults::{self, Place};
 use wireboot_platform::processors::{self, Parking, Processor};
-use wireboot_threads::{Context, Thread, spawn};
+use wireboot_threads::{Context, Thread, Watch, spawn};
 
 /// How long a processor may take to come, in microseconds. 15 ms are common.
 const START: u64 = 500_000;
-/// A processor that has not beaten ([`Context::beat`]) for so long is lost, in microseconds. Hypervisors take processors away for
-/// tenths of a second.
+/// A processor that has not beaten ([`Context::beat`]) for so long while the BSP looked is lost, in microseconds. Hypervisors take
+/// processors away for tenths of a second.
 const SILENCE: u64 = 3_000_000;
 /// When nothing has come for so long, in microseconds, the AP begins to park: longer than what servers near by take to
 /// answer, block by block.
@@ -100,8 +100,8 @@ pub(super) struct ApTask<T: Task> {
     stats: Arc<SharedStats>,
     /// [`Thread::beats`] when it last changed.
     beats: u64,
-    /// When that was, in microseconds.
-    since: u64,
+    /// How long the BSP has looked since.
+    silence: Watch,
 }
 
 impl<T: Task> ApTask<T> {
@@ -132,8 +132,8 @@ impl<T: Task> ApTask<T> {
                     continue;
                 }
             };
-            let end = clock.micros() + START;
-            while !thread.is_started() && clock.micros() < end {
+            let mut wait = Watch::new(clock.micros());
+            while !thread.is_started() && wait.look(clock.micros()) < START {
                 core::hint::spin_loop();
             }
             if !thread.is_started() {
@@ -150,7 +150,7 @@ impl<T: Task> ApTask<T> {
             }
             return Ok(Self {
                 beats: thread.beats(),
-                since: clock.micros(),
+                silence: Watch::new(clock.micros()),
                 thread,
                 processor,
                 stats,
@@ -178,9 +178,9 @@ impl<T: Task> ApTask<T> {
     pub(super) fn loss(&mut self, now: u64) -> Option<String> {
         let beats = self.thread.beats();
         if beats != self.beats {
-            (self.beats, self.since) = (beats, now);
+            (self.beats, self.silence) = (beats, Watch::new(now));
         }
-        let silent = now > self.since + SILENCE;
+        let silent = self.silence.look(now) > SILENCE;
         let message = self.processor.failure_message();
         (message.is_some() || self.processor.is_overflowing() || silent)
             .then(|| message.unwrap_or_else(|| "it stopped answering".to_string()))
@@ -206,11 +206,11 @@ impl<T: Task> ApTask<T> {
             ..
         } = self;
         thread.stop();
-        let end = clock.micros() + SILENCE;
+        let mut wait = Watch::new(clock.micros());
         let ended = loop {
             match thread.join() {
                 Ok(ended) => break ended,
-                Err(_) if clock.micros() > end => {
+                Err(_) if wait.look(clock.micros()) > SILENCE => {
                     log::warn!("processor {} does not stop", processor.number());
                     return Err(processor);
                 }
@@ -220,7 +220,7 @@ impl<T: Task> ApTask<T> {
             core::hint::spin_loop();
         };
         // It has a few instructions to go on our stack.
-        while !processor.is_idle() && clock.micros() < end {
+        while !processor.is_idle() && wait.look(clock.micros()) < SILENCE {
             core::hint::spin_loop();
         }
         Ok(ended)

@@ -1,0 +1,60 @@
+//! How long one processor has looked at another in vain.
+
+/// The longest time between two looks that counts, in microseconds.
+const LONGEST_GAP: u64 = 100_000;
+
+/// The time that passes while one looks again and again.
+///
+/// What passes between two looks counts up to 100 ms. A machine that stands still for seconds (a hypervisor pauses, saves or moves it)
+/// has both processors stand still. The first one that goes on must not hold the other for dead.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    last: u64,
+    elapsed: u64,
+}
+
+impl Watch {
+    /// Begins at the time `now`, in microseconds.
+    #[must_use]
+    pub const fn new(now: u64) -> Self {
+        Self {
+            last: now,
+            elapsed: 0,
+        }
+    }
+
+    /// A look at the time `now`, in microseconds. Returns how long it has been since the beginning, in microseconds.
+    pub fn look(&mut self, now: u64) -> u64 {
+        let gap = now.saturating_sub(self.last).min(LONGEST_GAP);
+        self.last = now;
+        self.elapsed = self.elapsed.saturating_add(gap);
+        self.elapsed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Watch;
+
+    #[test]
+    fn time_counts_while_one_looks() {
+        let mut watch = Watch::new(1_000);
+        let elapsed = (1..=40).map(|look| watch.look(1_000 + look * 75_000));
+        assert_eq!(elapsed.last(), Some(3_000_000));
+    }
+
+    #[test]
+    fn a_machine_that_stands_still_is_one_look() {
+        let mut watch = Watch::new(0);
+        assert_eq!(watch.look(20), 20);
+        assert_eq!(watch.look(3_600_000_000), 100_020);
+        assert_eq!(watch.look(3_600_000_005), 100_025);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_counts_nothing() {
+        let mut watch = Watch::new(1_000);
+        assert_eq!(watch.look(400), 0);
+        assert_eq!(watch.look(410), 10);
+    }
+}
