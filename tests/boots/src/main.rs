@@ -385,6 +385,10 @@ const CASES: &[(&str, Case)] = &[
         programs::lossy_network_under_grub,
     ),
     (
+        "program_processor_hangs_under_grub",
+        programs::processor_hangs_under_grub,
+    ),
+    (
         "program_server_restarts_under_grub",
         programs::server_restarts_under_grub,
     ),

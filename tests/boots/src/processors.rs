@@ -206,7 +206,7 @@ pub(crate) fn a_worker_hangs(lab: &Lab) -> Result<()> {
 }
 
 /// Machine code: jump to yourself.
-const CIRCLE: &[u8] = &[0xeb, 0xfe];
+pub(crate) const CIRCLE: &[u8] = &[0xeb, 0xfe];
 /// Machine code: an instruction that there is not.
 const UNDEFINED: &[u8] = &[0x0f, 0x0b];
 /// Machine code: push, and again.

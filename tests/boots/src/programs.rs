@@ -14,7 +14,9 @@ use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::Firmware;
 use wireboot_lab::variables;
 
+use crate::gdb::Debugger;
 use crate::loaders::{menu, prepare, prepare_by, start};
+use crate::processors::{CIRCLE, slow};
 use crate::scene::{Daemon, PATIENCE, Scene, expect, run};
 use crate::{secure_boot, servers, system};
 
@@ -332,6 +334,22 @@ pub(crate) fn lossy_network_under_grub(lab: &Lab) -> Result<()> {
         "the cable has lost nothing"
     );
     Ok(())
+}
+
+/// The processor of the network hangs while GRUB reads: GRUB goes on over the BSP.
+pub(crate) fn processor_hangs_under_grub(lab: &Lab) -> Result<()> {
+    // 16 MB take 3 s or more.
+    let mut scene = on_a_cable(lab, slow().impairment.context("a fast cable")?, 16)?;
+    let stub = scene.debugged();
+    let _servers = serve(&scene)?;
+    let mut machine = start(&scene)?;
+    expect(&mut machine, "Booting `x'")?;
+    Debugger::attach(&stub)?.run(2, CIRCLE)?;
+    expect(
+        &mut machine,
+        r"wireboot: warning: processor 1 is lost \(it stopped answering\); going on with the BSP",
+    )?;
+    scene.runs(&mut machine)
 }
 
 /// The server forgets the transfer of a file in its midst.
