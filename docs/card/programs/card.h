@@ -20,13 +20,16 @@ enum { PASS = 0, DROP = 1 };
 
 /* What it sees of a frame. */
 struct frame {
-	/* Told by the card: nanoseconds since it began, bytes of the frame, 0 from the guest or 1 from the wire. */
+	/* Told by the card: nanoseconds since it began, bytes of the frame, 0 from the guest or 1 from the wire, pairs of queues. */
 	__u64 time;
 	__u32 len;
-	__u32 from_wire;
-	/* Told by the program: microseconds of delay, up to 1000000; copies besides the frame, up to 8. */
+	__u16 from_wire;
+	__u16 pairs;
+	/* Told by the program: microseconds of delay, up to 1000000; copies besides the frame, up to 8; the pair by which the frame
+	 * goes on, at first that by which it has come. */
 	__u32 delay;
-	__u32 copies;
+	__u16 copies;
+	__u16 pair;
 	/* The first bytes of the frame, from the Ethernet header on, and zeros behind its end. What is changed within the frame's
 	 * length is changed in the frame. */
 	__u8 data[512];

@@ -26,6 +26,7 @@ use wireboot_card::{Lies, Wire};
 use self::pair::{DESCRIPTORS, Pair};
 use self::patience::Patience;
 use crate::memory::Mapping;
+use crate::program::Diverted;
 use crate::stage::Stage;
 use crate::statistics::Statistics;
 use crate::vhost::{MAX_PAIRS, PairQueue, Rings, RunningRing};
@@ -231,10 +232,17 @@ impl Work {
         let (mut moved, mut no_room) = (false, false);
         // A queue runs with memory only.
         if let Some(memory) = &self.memory {
-            for pair in &mut self.pairs {
+            for n in 0..self.pairs.len() {
+                let Some(pair) = self.pairs.get_mut(n) else {
+                    continue;
+                };
                 let turn = pair.turn(memory, now);
                 moved |= turn.units != 0;
                 no_room |= turn.no_room;
+                for frame in pair.take_diverted() {
+                    moved = true;
+                    deliver(&mut self.pairs, n, &frame);
+                }
             }
         }
         (moved, no_room)
@@ -300,6 +308,16 @@ impl Work {
         for pair in &mut self.pairs {
             pair.disarm(memory);
         }
+    }
+}
+
+/// Takes a frame to the pair that a program has chosen. Where the guest does not use that one, it goes on by the pair by which it has come.
+fn deliver(pairs: &mut [Pair], from: usize, frame: &Diverted) {
+    let chosen = pairs.get(frame.pair);
+    let used = chosen.is_some_and(|pair| pair.runs(frame.hook));
+    let to = if used { frame.pair } else { from };
+    if let Some(pair) = pairs.get_mut(to) {
+        pair.take_over(frame);
     }
 }
 

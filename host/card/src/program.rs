@@ -28,7 +28,7 @@ use self::elf::ElfError;
 use self::instruction::Instruction;
 use self::verify::{Refused, verify};
 pub(crate) use counters::ProgramCounters;
-pub(crate) use filter::Filter;
+pub(crate) use filter::{Diverted, Filter, PairOf};
 pub(crate) use machine::Wild;
 
 /// Bytes of a file, at most.

@@ -162,8 +162,8 @@ mod tests {
     use wireboot_card::model::{Bus, Line};
 
     use super::*;
-    use crate::program::Hook;
     use crate::program::tests::program;
+    use crate::program::{Hook, PairOf};
     use crate::wires::testing::memory;
 
     /// A frame that a program delays goes when it is due, whatever is in front of the program, and wakes who waits.
@@ -180,7 +180,11 @@ mod tests {
         };
         for pace in [Pace::default(), line, bus] {
             let program = program(Hook::Guest, "stw [r1+16], 5000\nmov r0, 0\nexit");
-            let mut stage = Stage::new(Filter::new(HostWire::None, Some(program)), pace, None);
+            let mut stage = Stage::new(
+                Filter::new(HostWire::None, Some(program), PairOf::ONLY),
+                pace,
+                None,
+            );
             let unit = Unit {
                 header: Header::default(),
                 head: &[0; 60],

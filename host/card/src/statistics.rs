@@ -109,6 +109,7 @@ struct ProgramDocument {
     edited: u64,
     delayed: u64,
     copies: u64,
+    diverted: u64,
     no_room: u64,
     failed: u64,
     forgotten: u64,
@@ -126,6 +127,7 @@ impl From<ProgramCounters> for ProgramDocument {
             edited: counters.edited,
             delayed: counters.delayed,
             copies: counters.copies,
+            diverted: counters.diverted,
             no_room: counters.no_room,
             failed: counters.failed,
             forgotten: counters.forgotten,
@@ -306,6 +308,7 @@ mod tests {
                 edited: 33,
                 delayed: 34,
                 copies: 35,
+                diverted: 41,
                 no_room: 36,
                 failed: 37,
                 forgotten: 38,
@@ -338,7 +341,7 @@ mod tests {
             "paced_wire_lost": 24, "paced_forgotten": 25, "calls": 8, "doorbells": 10, "waits": 11,
         });
         expected["program"] = json!({
-            "seen_guest": 30, "seen_wire": 31, "dropped": 32, "edited": 33, "delayed": 34, "copies": 35, "no_room": 36,
+            "seen_guest": 30, "seen_wire": 31, "dropped": 32, "edited": 33, "delayed": 34, "copies": 35, "diverted": 41, "no_room": 36,
             "failed": 37, "forgotten": 38, "maps": { "of": [39, 40] },
         });
         expected["pairs"] = json!([

@@ -16,7 +16,7 @@ use crate::card::HostCard;
 use crate::mishap::Mishaps;
 use crate::pcap::{self, Capture};
 use crate::port::{Offer, Plan};
-use crate::program::{Filter, Program};
+use crate::program::{Filter, PairOf, Program};
 use crate::stage::Stage;
 use crate::wires::HostWire;
 
@@ -118,9 +118,10 @@ impl CardArgs {
             line: self.line.map(|argument| argument.line),
             seed: self.line.map_or(0, |argument| argument.seed),
         };
-        let stages = wires
-            .into_iter()
-            .map(|wire| Filter::new(wire, program.cloned()))
+        let pairs = wires.len() as u16;
+        let stages = (0..)
+            .zip(wires)
+            .map(|(pair, wire)| Filter::new(wire, program.cloned(), PairOf { pair, pairs }))
             .map(|wire| Stage::new(wire, pace, capture.clone()));
         let (lies, mishaps) = match &self.fault {
             Some(fault) => (fault.lies(), fault.mishaps()),

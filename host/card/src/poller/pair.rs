@@ -9,7 +9,7 @@ use wireboot_card::{Armed, Card, Lies, Queue, RingFault, Turn, Wire};
 
 use super::{Woken, empty, ring};
 use crate::memory::Mapping;
-use crate::program::{Hook, Wild};
+use crate::program::{Diverted, Hook, Wild};
 use crate::say::say;
 use crate::stage::Stage;
 use crate::statistics::{PairTraffic, Statistics};
@@ -141,6 +141,22 @@ impl Pair {
         turn
     }
 
+    /// Frames that the program has sent to other pairs.
+    pub(super) fn take_diverted(&mut self) -> Vec<Diverted> {
+        self.card.wire_mut().filter_mut().take_diverted()
+    }
+
+    /// Takes a frame from another pair.
+    pub(super) fn take_over(&mut self, frame: &Diverted) {
+        self.card.wire_mut().filter_mut().take_over(frame);
+    }
+
+    /// Whether the queue behind the hook is in use.
+    pub(super) fn runs(&self, hook: Hook) -> bool {
+        let queue = self.queues.get(queue_of(hook) as usize);
+        queue.is_some_and(Option::is_some)
+    }
+
     /// Stops the queue of a hook whose program has failed, and tells the user once of each kind of failure.
     #[cold]
     fn stop_for(&mut self, hook: Hook, failure: Wild) {
@@ -152,12 +168,8 @@ impl Pair {
                 hook.name()
             );
         }
-        let queue = match hook {
-            Hook::Guest => Queue::Transmit,
-            Hook::Wire => Queue::Receive,
-        };
         // The next turn tells the guest.
-        self.card.fail(queue, RingFault::Program);
+        self.card.fail(queue_of(hook), RingFault::Program);
     }
 
     /// Asks for doorbells, before a wait. True when there is work already.
@@ -255,6 +267,14 @@ fn hook_of(queue: Queue) -> Hook {
     match queue {
         Queue::Receive => Hook::Wire,
         Queue::Transmit => Hook::Guest,
+    }
+}
+
+/// Where a hook's frames are the guest's.
+fn queue_of(hook: Hook) -> Queue {
+    match hook {
+        Hook::Guest => Queue::Transmit,
+        Hook::Wire => Queue::Receive,
     }
 }
 

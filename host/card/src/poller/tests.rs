@@ -1,6 +1,7 @@
 //! The poller with a guest that shares a file with it.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -11,8 +12,8 @@ use wireboot_namespace::{inside, sh};
 use super::*;
 use crate::memory::Place;
 use crate::program::tests::program;
-use crate::program::{Filter, Hook};
-use crate::wires::{HostWire, Tap};
+use crate::program::{Filter, Hook, PairOf};
+use crate::wires::{Dgram, HostWire, Tap};
 
 const SIZE: u16 = 8;
 const LAYOUT: RingLayout = RingLayout {
@@ -359,13 +360,59 @@ fn a_card_asleep_wakes_when_the_bus_is_free() {
     guest.handle.stop(TRANSMIT);
 }
 
+/// A program sends all by the second pair. While the guest does not use that one, they go by the first.
+#[test]
+fn a_frame_goes_by_the_pair_that_a_program_chooses() {
+    let folder = tempfile::tempdir().unwrap();
+    let remote = |n: usize| {
+        let socket = UnixDatagram::bind(folder.path().join(format!("remote{n}"))).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let remotes = [remote(0), remote(1)];
+    let program = program(Hook::Guest, "mov r2, 1\nstxh [r1+22], r2\nmov r0, 0\nexit");
+    let stage = |pair: u16| {
+        let [local, remote] =
+            ["local", "remote"].map(|name| folder.path().join(format!("{name}{pair}")));
+        let wire = HostWire::Dgram(Dgram::open(&local, &remote, 1500).unwrap());
+        let filter = Filter::new(wire, Some(program.clone()), PairOf { pair, pairs: 2 });
+        Stage::new(filter, Pace::default(), None)
+    };
+    let mut guest = Guest::before(vec![stage(0), stage(1)], 0);
+    let came = |n: usize| remotes[n].recv(&mut [0; 100]).is_ok();
+    let comes = |n: usize| {
+        let begun = Instant::now();
+        while !came(n) {
+            assert!(begun.elapsed() < PATIENCE, "nothing comes by pair {n}");
+            std::thread::yield_now();
+        }
+    };
+    guest.start(0);
+    guest.send();
+    comes(0);
+    let second = PairQueue {
+        pair: 1,
+        queue: Queue::Transmit,
+    };
+    // The same ring: both send what is in it.
+    guest.start_pair(second, 1);
+    guest.send();
+    comes(1);
+    comes(1);
+    assert!(!came(0));
+    let statistics = guest.poller.statistics().unwrap();
+    assert_eq!(statistics.program.unwrap().diverted, 2);
+    guest.handle.stop(second);
+    guest.handle.stop(TRANSMIT);
+}
+
 /// A program that fails on the third frame. Its guest's queue is stopped, and works when it is started anew.
 #[test]
 fn a_program_gone_wild_stops_its_queue() {
     // The first byte of a frame is the verdict.
     let program = program(Hook::Guest, "ldxb r0, [r1+24]\nexit");
     let stage = || {
-        let filter = Filter::new(HostWire::None, Some(program.clone()));
+        let filter = Filter::new(HostWire::None, Some(program.clone()), PairOf::ONLY);
         Stage::new(filter, Pace::default(), None)
     };
     let mut guest = Guest::before(vec![stage(), stage()], 0);

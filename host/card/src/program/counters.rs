@@ -12,6 +12,8 @@ pub(crate) struct ProgramCounters {
     pub delayed: u64,
     /// Copies that went besides their frames.
     pub copies: u64,
+    /// Frames that went on by another pair of queues.
+    pub diverted: u64,
     /// Frames that found no place to wait in, or not so much as they are long.
     pub no_room: u64,
     /// Frames on which it failed, and those that came before its queue was stopped.
@@ -39,6 +41,7 @@ impl AddAssign for ProgramCounters {
         self.edited += other.edited;
         self.delayed += other.delayed;
         self.copies += other.copies;
+        self.diverted += other.diverted;
         self.no_room += other.no_room;
         self.failed += other.failed;
         self.forgotten += other.forgotten;
@@ -62,6 +65,7 @@ mod tests {
             edited: 4 * n,
             delayed: 5 * n,
             copies: 6 * n,
+            diverted: 13 * n,
             no_room: 7 * n,
             failed: 8 * n,
             forgotten: 9 * n,

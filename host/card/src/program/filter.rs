@@ -16,7 +16,9 @@ const PASS: u64 = 0;
 const DROP: u64 = 1;
 /// Microseconds.
 const LONGEST_DELAY: u32 = 1_000_000;
-const MOST_COPIES: u32 = 8;
+const MOST_COPIES: u16 = 8;
+/// Frames for other pairs, at most: as many as wait in one.
+const MOST_DIVERTED: usize = 512;
 /// In a unit's header: its checksum was found right.
 const DATA_VALID: u8 = 2;
 
@@ -27,16 +29,42 @@ pub(crate) struct Filter<W> {
     running: Option<Box<Running>>,
 }
 
+/// One of the pairs of queues that a port has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairOf {
+    pub pair: u16,
+    pub pairs: u16,
+}
+
+impl PairOf {
+    /// Where there is no other.
+    pub(crate) const ONLY: Self = Self { pair: 0, pairs: 1 };
+}
+
+/// A frame that goes on by another pair.
+#[derive(Debug)]
+pub(crate) struct Diverted {
+    pub hook: Hook,
+    pub pair: usize,
+    due: Duration,
+    times: u32,
+    header: Header,
+    bytes: Box<[u8]>,
+}
+
 /// A program at work.
 #[derive(Debug)]
 struct Running {
     program: Program,
+    place: PairOf,
     machine: Machine,
     context: [u8; CONTEXT],
     /// A frame that was edited.
     aside: Box<[u8]>,
     /// From the guest, and to it.
     waiting: [Waiting; 2],
+    /// Until somebody takes them to their pairs.
+    diverted: Vec<Diverted>,
     /// By hook: a failure after which nothing passes, until its queue starts again, and whether it was told.
     wild: [Option<(Wild, bool)>; 2],
     counters: ProgramCounters,
@@ -45,14 +73,24 @@ struct Running {
 /// What is to become of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
-    delay: Duration,
+    due: Duration,
     copies: u32,
+    /// Another than that by which it has come.
+    pair: Option<usize>,
     edited: bool,
 }
 
+impl Fate {
+    /// When it goes on, and how often.
+    fn when(&self) -> (Duration, u32) {
+        (self.due, 1 + self.copies)
+    }
+}
+
 impl<W> Filter<W> {
-    pub(crate) fn new(wire: W, program: Option<Program>) -> Self {
-        let running = program.map(|program| Box::new(Running::new(program)));
+    /// In front of the wire of this pair.
+    pub(crate) fn new(wire: W, program: Option<Program>, place: PairOf) -> Self {
+        let running = program.map(|program| Box::new(Running::new(program, place)));
         Self { wire, running }
     }
 
@@ -98,6 +136,24 @@ impl<W> Filter<W> {
         })
     }
 
+    /// Frames that the program has sent to other pairs.
+    pub(crate) fn take_diverted(&mut self) -> Vec<Diverted> {
+        let running = self.running.as_mut();
+        running.map_or_else(Vec::new, |running| std::mem::take(&mut running.diverted))
+    }
+
+    /// Takes a frame that the program of another pair has seen.
+    pub(crate) fn take_over(&mut self, frame: &Diverted) {
+        if let Some(running) = &mut self.running {
+            let (when, bytes) = ((frame.due, frame.times), &frame.bytes);
+            let write = |place: &mut [u8]| overwrite(place, bytes);
+            let waiting = running.waiting.get_mut(frame.hook as usize);
+            if !waiting.is_some_and(|waiting| waiting.put(when, frame.header, bytes.len(), write)) {
+                running.counters.no_room += 1;
+            }
+        }
+    }
+
     /// The queue behind the hook starts: a program that failed there may try again.
     pub(crate) fn restart(&mut self, hook: Hook) {
         if let Some(running) = &mut self.running
@@ -111,18 +167,20 @@ impl<W> Filter<W> {
 impl<W> From<W> for Filter<W> {
     /// Without a program.
     fn from(wire: W) -> Self {
-        Self::new(wire, None)
+        Self::new(wire, None, PairOf::ONLY)
     }
 }
 
 impl Running {
-    fn new(program: Program) -> Self {
+    fn new(program: Program, place: PairOf) -> Self {
         Self {
             machine: Machine::new(&program.maps),
             program,
+            place,
             context: [0; CONTEXT],
             aside: vec![0; LONGEST_UNIT].into_boxed_slice(),
             waiting: [Waiting::new(), Waiting::new()],
+            diverted: Vec::new(),
             wild: [None; 2],
             counters: ProgramCounters::default(),
         }
@@ -164,11 +222,16 @@ impl Running {
         let mut before = [0; SEEN];
         before.copy_from_slice(frame);
         let time = now.as_nanos() as u64;
-        let told = [time.to_le_bytes(), tell(len as u32, n as u32)];
+        let PairOf { pair, pairs } = self.place;
+        let told = [
+            time.to_le_bytes(),
+            tell(len as u32, [n as u16, pairs]),
+            tell(0, [0, pair]),
+        ];
         for (place, told) in head.chunks_exact_mut(8).zip(told) {
             place.copy_from_slice(&told);
         }
-        match decide(code, &mut self.machine, context) {
+        match decide(code, &mut self.machine, context, self.place, now) {
             Err(failure) => {
                 *wild = Some((failure, false));
                 counters.failed += 1;
@@ -183,7 +246,8 @@ impl Running {
                 let frame = context.get(READ_ONLY + 8..)?;
                 fate.edited = frame.get(seen) != before.get(seen);
                 counters.edited += u64::from(fate.edited);
-                counters.delayed += u64::from(!fate.delay.is_zero());
+                counters.delayed += u64::from(fate.due > now);
+                counters.diverted += u64::from(fate.pair.is_some());
                 counters.copies += u64::from(fate.copies);
                 Some(fate)
             }
@@ -196,11 +260,11 @@ impl Running {
         self.context.get(READ_ONLY + 8..end).unwrap_or_default()
     }
 
-    /// Keeps a frame that `read` reads, until it is due.
+    /// Keeps a frame that `read` reads, as the program has left it, until it is due.
     fn keep(
         &mut self,
         hook: Hook,
-        when: (Duration, u32),
+        fate: &Fate,
         header: Header,
         len: usize,
         read: impl FnOnce(&mut [u8]) -> bool,
@@ -208,38 +272,63 @@ impl Running {
         let end = READ_ONLY + 8 + len.min(SEEN);
         let edited = self.context.get(READ_ONLY + 8..end).unwrap_or_default();
         let write = |place: &mut [u8]| read(place) && overwrite(place, edited);
-        let waiting = self.waiting.get_mut(hook as usize);
-        if !waiting.is_some_and(|waiting| waiting.put(when, header, len, write)) {
-            self.counters.no_room += 1;
-        }
+        let kept = match fate.pair {
+            None => {
+                let waiting = self.waiting.get_mut(hook as usize);
+                waiting.is_some_and(|waiting| waiting.put(fate.when(), header, len, write))
+            }
+            Some(pair) => {
+                let mut bytes = vec![0; len].into_boxed_slice();
+                let kept = self.diverted.len() < MOST_DIVERTED && write(&mut bytes);
+                if kept {
+                    let (due, times) = fate.when();
+                    self.diverted.push(Diverted {
+                        hook,
+                        pair,
+                        due,
+                        times,
+                        header,
+                        bytes,
+                    });
+                }
+                kept
+            }
+        };
+        self.counters.no_room += u64::from(!kept);
     }
 }
 
-/// Two numbers of 32 bits.
-fn tell(low: u32, high: u32) -> [u8; 8] {
-    (u64::from(high) << 32 | u64::from(low)).to_le_bytes()
+/// A number of 32 bits, and two of 16.
+fn tell(low: u32, [middle, high]: [u16; 2]) -> [u8; 8] {
+    (u64::from(high) << 48 | u64::from(middle) << 32 | u64::from(low)).to_le_bytes()
 }
 
-/// Runs a program on a context. None when the frame is to be dropped.
+/// Runs a program of this pair on a context. None when the frame is to be dropped.
 fn decide(
     code: &Code,
     machine: &mut Machine,
     context: &mut [u8; CONTEXT],
+    PairOf { pair: own, pairs }: PairOf,
+    now: Duration,
 ) -> Result<Option<Fate>, Wild> {
     let verdict = machine.run(&code.instructions, context)?;
     let said = context.get(READ_ONLY..).and_then(<[u8]>::first_chunk::<8>);
     let said = said.map_or(0, |said| u64::from_le_bytes(*said));
-    let (delay, copies) = (said as u32, (said >> 32) as u32);
+    let (delay, copies, pair) = (said as u32, (said >> 32) as u16, (said >> 48) as u16);
     if delay > LONGEST_DELAY {
         return Err(Wild::Delay(delay));
     }
     if copies > MOST_COPIES {
         return Err(Wild::Copies(copies));
     }
+    if pair >= pairs {
+        return Err(Wild::Pair { pair, pairs });
+    }
     match verdict {
         PASS => Ok(Some(Fate {
-            delay: Duration::from_micros(delay.into()),
-            copies,
+            due: now + Duration::from_micros(delay.into()),
+            copies: copies.into(),
+            pair: (pair != own).then_some(pair.into()),
             edited: false,
         })),
         DROP => Ok(None),
@@ -332,9 +421,8 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
         let Some(fate) = running.look(Hook::Guest, unit.len, now, read) else {
             return true;
         };
-        if !fate.delay.is_zero() {
-            let when = (now + fate.delay, 1 + fate.copies);
-            running.keep(Hook::Guest, when, unit.header, unit.len, read);
+        if fate.due > now || fate.pair.is_some() {
+            running.keep(Hook::Guest, &fate, unit.header, unit.len, read);
             return true;
         }
         // The guest can write to the frame while it is looked at: what goes is what the program has seen, edited or not.
@@ -378,19 +466,19 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
             return received;
         };
         let read = |place: &mut [u8]| gather(memory, room, place) == Ok(true);
-        let Some(fate) = running.look(Hook::Wire, len, now, read) else {
+        let Some(mut fate) = running.look(Hook::Wire, len, now, read) else {
             return Received::Kept;
         };
         if fate.edited {
             header.flags &= !DATA_VALID;
         }
-        if !fate.delay.is_zero() {
-            let when = (now + fate.delay, 1 + fate.copies);
-            running.keep(Hook::Wire, when, header, len, read);
+        if fate.due > now || fate.pair.is_some() {
+            running.keep(Hook::Wire, &fate, header, len, read);
             return Received::Kept;
         }
-        if fate.copies > 0 {
-            running.keep(Hook::Wire, (now, fate.copies), header, len, read);
+        if let Some(besides) = fate.copies.checked_sub(1) {
+            fate.copies = besides;
+            running.keep(Hook::Wire, &fate, header, len, read);
         }
         if fate.edited && scatter(memory, room, running.edited(len)) != Ok(true) {
             return Received::TooLong;

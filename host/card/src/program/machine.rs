@@ -37,14 +37,16 @@ pub(crate) enum Wild {
     #[error("it asked for a delay of {0} us, and 1000000 may be")]
     Delay(u32),
     #[error("it asked for {0} copies, and 8 may be")]
-    Copies(u32),
+    Copies(u16),
+    #[error("it asked for pair {pair}, and there are 0 to {}", .pairs - 1)]
+    Pair { pair: u16, pairs: u16 },
     #[error("it is no program")]
     Unverified,
 }
 
 impl Wild {
     /// Kinds there are.
-    pub(crate) const KINDS: usize = 6;
+    pub(crate) const KINDS: usize = 7;
 
     pub(crate) fn kind(self) -> usize {
         match self {
@@ -53,7 +55,8 @@ impl Wild {
             Self::Verdict(_) => 2,
             Self::Delay(_) => 3,
             Self::Copies(_) => 4,
-            Self::Unverified => 5,
+            Self::Pair { .. } => 5,
+            Self::Unverified => 6,
         }
     }
 }

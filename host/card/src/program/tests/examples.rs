@@ -2,7 +2,7 @@
 
 use etherparse::PacketBuilder;
 
-use super::super::Program;
+use super::super::{PairOf, Program};
 use super::filter::Rig;
 
 macro_rules! example {
@@ -16,12 +16,14 @@ pub(super) const LOSE: &[u8] = example!("lose-third-offer");
 const FLIP: &[u8] = example!("flip-bit");
 const DELAY: &[u8] = example!("delay-acks");
 const DROP: &[u8] = example!("drop-mac");
-pub(super) const EXAMPLES: [(&str, &[u8]); 5] = [
+const CHOOSE: &[u8] = example!("choose-pair");
+pub(super) const EXAMPLES: [(&str, &[u8]); 6] = [
     ("count-protocols", COUNT),
     ("lose-third-offer", LOSE),
     ("flip-bit", FLIP),
     ("delay-acks", DELAY),
     ("drop-mac", DROP),
+    ("choose-pair", CHOOSE),
 ];
 
 const OTHER: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x57];
@@ -51,6 +53,35 @@ fn dhcp(kind: u8) -> Vec<u8> {
 fn map(rig: &Rig, name: &str) -> Vec<u64> {
     let maps = rig.counters().maps;
     maps.into_iter().find(|(of, _)| of == name).unwrap().1
+}
+
+fn tcp(to: u16) -> Vec<u8> {
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(OTHER, [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(80, to, 1, 1000)
+        .write(&mut frame, b"data")
+        .unwrap();
+    frame
+}
+
+#[test]
+fn connections_are_spread_over_the_pairs() {
+    let program = Program::parse(CHOOSE).unwrap();
+    let mut rig = Rig::of(program, PairOf { pair: 1, pairs: 3 });
+    let frames = [
+        tcp(3000),
+        tcp(3001),
+        tcp(3002),
+        tcp(3003),
+        udp((80, 3000), b"data"),
+    ];
+    let passed = rig.receive(&frames.each_ref().map(Vec::as_slice), 0);
+    assert_eq!(passed, [tcp(3001), udp((80, 3000), b"data")]);
+    let diverted = rig.filter.take_diverted();
+    let pairs: Vec<usize> = diverted.iter().map(|frame| frame.pair).collect();
+    assert_eq!(pairs, [0, 2, 0]);
+    assert_eq!(map(&rig, "frames"), [2, 1, 1, 0, 0, 0, 0, 0]);
 }
 
 #[test]

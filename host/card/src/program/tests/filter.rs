@@ -9,7 +9,7 @@ use wireboot_card::testing::{Script, VecMemory};
 use wireboot_card::{GuestMemory, Header, Received, Span, Unit, Unmapped, Wire, feature};
 
 use super::super::machine::{SEEN, Wild};
-use super::super::{Filter, Hook, Program, ProgramCounters};
+use super::super::{Filter, Hook, PairOf, Program, ProgramCounters};
 use super::program;
 
 const BASE: u64 = 0x1000;
@@ -27,7 +27,7 @@ const VALID: Header = Header {
     csum_offset: 0,
 };
 
-/// A wire behind a program.
+/// A wire behind a program, of the only pair or of another.
 pub(super) struct Rig {
     pub filter: Filter<Script>,
     memory: VecMemory,
@@ -35,12 +35,16 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(program: Program) -> Self {
+        Self::of(program, PairOf::ONLY)
+    }
+
+    pub(super) fn of(program: Program, place: PairOf) -> Self {
         let script = Script {
             offloads: feature::KNOWN,
             ..Script::default()
         };
         Self {
-            filter: Filter::new(script, Some(program)),
+            filter: Filter::new(script, Some(program), place),
             memory: VecMemory::new(BASE, 0x2000),
         }
     }
@@ -129,7 +133,7 @@ fn a_frame_is_passed_or_dropped() {
 #[test]
 fn a_program_is_told_time_length_and_direction() {
     for hook in Hook::ALL {
-        let text = "ldxdw r2, [r1]\nstxdw [r1+24], r2\nldxw r2, [r1+8]\nstxw [r1+32], r2\nldxw r2, [r1+12]\nstxw [r1+36], r2\n\
+        let text = "ldxdw r2, [r1]\nstxdw [r1+24], r2\nldxw r2, [r1+8]\nstxw [r1+32], r2\nldxh r2, [r1+12]\nstxw [r1+36], r2\n\
                     ldxb r2, [r1+85]\nstxb [r1+40], r2\nmov r0, 0\nexit";
         let mut rig = Rig::new(program(hook, text));
         // What was seen of the frame before is not there any more.
@@ -209,6 +213,69 @@ fn frames_wait_and_are_copied() {
     Wire::<VecMemory>::agree(&mut rig.filter, 0);
     assert_eq!(rig.receive(&[], 9000), [[0; 0]; 0]);
     assert_eq!(rig.counters().forgotten, 1);
+}
+
+/// The first byte chooses the pair, the second the copies, the third the delay in milliseconds.
+const CHOOSES: &str = "ldxb r2, [r1+24]\nstxh [r1+22], r2\nldxb r2, [r1+25]\nstxh [r1+20], r2\nldxb r2, [r1+26]\nmul r2, 1000\n\
+                       stxw [r1+16], r2\nmov r2, 9\nstxb [r1+27], r2\nmov r0, 0\nexit";
+
+#[test]
+fn a_frame_goes_on_by_the_pair_that_is_chosen() {
+    for hook in Hook::ALL {
+        let rig = |pair| Rig::of(program(hook, CHOOSES), PairOf { pair, pairs: 3 });
+        let (mut one, mut two) = (rig(1), rig(2));
+        let frame =
+            |pair, copies, delay, n| [vec![pair, copies, delay, n], frame(50, 1000)].concat();
+        let pass = |rig: &mut Rig, frames: &[&[u8]], micros| match hook {
+            Hook::Guest => {
+                let sent = frames.iter().flat_map(|frame| rig.send(frame, micros));
+                let sent: Vec<_> = sent.collect();
+                [sent, rig.sent(micros)].concat()
+            }
+            Hook::Wire => rig.receive(frames, micros),
+        };
+        let (stays, goes, goes_later) = (frame(1, 0, 0, 1), frame(2, 1, 0, 2), frame(2, 0, 7, 3));
+        let gone = pass(&mut one, &[&stays, &goes, &goes_later], 0);
+        assert_eq!(gone, [frame(1, 0, 0, 9)]);
+        let diverted = one.filter.take_diverted();
+        assert!(one.filter.take_diverted().is_empty());
+        assert_eq!(diverted.len(), 2);
+        for diverted in &diverted {
+            assert_eq!((diverted.hook, diverted.pair), (hook, 2));
+            two.filter.take_over(diverted);
+        }
+        // The program of the other pair does not see them.
+        let arrived = pass(&mut two, &[], 6999);
+        assert_eq!(arrived, [frame(2, 1, 0, 9), frame(2, 1, 0, 9)]);
+        assert_eq!(pass(&mut two, &[], 7000), [frame(2, 0, 7, 9)]);
+        assert_eq!(two.counters(), ProgramCounters::default());
+        assert_eq!(one.counters().diverted, 2);
+        assert_eq!(one.counters().lost(), 0);
+        // One with as many as there is room for.
+        for _ in 0..513 {
+            pass(&mut one, &[&goes], 8000);
+        }
+        assert_eq!(one.filter.take_diverted().len(), 512);
+        assert_eq!(one.counters().no_room, 1);
+        // There is no such pair.
+        assert_eq!(pass(&mut one, &[&frame(3, 0, 0, 1)], 9000), [[0; 0]; 0]);
+        let wild = Wild::Pair { pair: 3, pairs: 3 };
+        assert_eq!(one.filter.take_failure(), Some((hook, wild)));
+    }
+}
+
+#[test]
+fn a_program_is_told_its_pair_and_how_many_there_are() {
+    let text = "ldxh r2, [r1+14]\nstxb [r1+24], r2\nldxh r2, [r1+22]\nstxb [r1+25], r2\nldxh r2, [r1+12]\nstxb [r1+26], r2\nmov r0, 0\nexit";
+    for hook in Hook::ALL {
+        let mut rig = Rig::of(program(hook, text), PairOf { pair: 5, pairs: 8 });
+        let frame = frame(1, 60);
+        let told = match hook {
+            Hook::Guest => rig.send(&frame, 0),
+            Hook::Wire => rig.receive(&[&frame], 0),
+        };
+        assert_eq!(told[0][..3], [8, 5, hook as u8]);
+    }
 }
 
 #[test]
@@ -329,7 +396,7 @@ fn what_a_program_has_passed_is_what_goes() {
         len: 700,
     };
     let passes = program(Hook::Guest, "mov r0, 0\nexit");
-    let mut filter = Filter::new(Script::default(), Some(passes));
+    let mut filter = Filter::new(Script::default(), Some(passes), PairOf::ONLY);
     assert!(filter.send(&memory, &unit, Duration::ZERO));
     let (_, sent) = &filter.wire_mut().sent[0];
     assert_eq!(sent.len(), 700);

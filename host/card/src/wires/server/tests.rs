@@ -17,7 +17,7 @@ use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 use super::*;
 use crate::poller::{Handle, Poller};
 use crate::program::tests::program;
-use crate::program::{Filter, Hook, Program};
+use crate::program::{Filter, Hook, PairOf, Program};
 use crate::stage::Stage;
 use crate::vhost::{PairQueue, Rings, RunningRing};
 use crate::wires::HostWire;
@@ -347,7 +347,11 @@ fn asked_for(
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
-    let stage = Stage::new(Filter::new(wire, program), Pace::default(), None);
+    let stage = Stage::new(
+        Filter::new(wire, program, PairOf::ONLY),
+        Pace::default(),
+        None,
+    );
     let poller = Poller::start("card".into(), vec![stage], Lies::default(), chunks).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
