@@ -216,8 +216,8 @@ impl<W> Offload<W> {
             };
             let joined = match self.wire.receive(memory, &rest, now) {
                 Received::Nothing => break,
-                // Frames that are kept may come as fast as they are looked at.
-                Received::Kept => break,
+                // It was in the room. Frames that are kept may come as fast as they are looked at.
+                Received::Kept => false,
                 Received::TooLong => {
                     self.held = Held::TooLong;
                     false

@@ -451,6 +451,8 @@ fn frames_that_are_kept_end_a_unit() {
             self.asked += 1;
             assert!(self.asked < 1000, "a turn without end");
             let Some(frame) = self.first.take() else {
+                // Whoever keeps a frame has had a look at it where it came.
+                assert_eq!(scatter(memory, room, &[0xee; 200]), Ok(true));
                 return Received::Kept;
             };
             assert_eq!(scatter(memory, room, &frame), Ok(true));
@@ -473,5 +475,8 @@ fn frames_that_are_kept_end_a_unit() {
         matches!(got, Received::Unit { len: came, .. } if came == len),
         "{got:?}"
     );
+    let mut unit = vec![0; len];
+    assert_eq!(gather(&memory, &room, &mut unit), Ok(true));
+    assert_eq!(unit, frame);
     assert_eq!(card.receive(&memory, &room, NOW), Received::Kept);
 }
