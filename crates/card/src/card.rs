@@ -213,6 +213,14 @@ impl<W> Card<W> {
         result.inspect_err(|fault| self.counters.count_fault(*fault))
     }
 
+    /// Whether a queue is in use, and not stopped for a fault.
+    pub fn runs(&self, queue: Queue) -> bool {
+        match queue {
+            Queue::Receive => matches!(self.receive, Slot::Runs(_)),
+            Queue::Transmit => matches!(self.transmit, Slot::Runs(_)),
+        }
+    }
+
     /// Stops a queue. From here on, nothing of it is read or written. The index of the buffer with which it may be started again; none
     /// when it was not in use.
     pub fn stop(&mut self, queue: Queue) -> Option<u16> {

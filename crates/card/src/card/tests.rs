@@ -422,13 +422,19 @@ fn a_fault_found_before_a_wait_is_told_and_not_waited_with() {
 #[test]
 fn a_fault_of_one_queue_leaves_the_other() {
     let (mut card, mut guest) = card_and_guest(0);
+    let running =
+        |card: &Card<Script>| [Queue::Receive, Queue::Transmit].map(|queue| card.runs(queue));
+    assert_eq!(running(&card), [true, true]);
     guest.offer(&[5]);
     guest.receive.publish(&guest.memory);
     assert!(card.turn(&guest.memory, NOW).receive_fault.is_some());
+    assert_eq!(running(&card), [false, true]);
     guest.send(Header::default(), &frame(60, 0), &[], false);
     guest.transmit.publish(&guest.memory);
     let turn = card.turn(&guest.memory, NOW);
     assert_eq!((turn.units, turn.receive_fault), (1, None));
+    card.stop(Queue::Transmit);
+    assert_eq!(running(&card), [false, false]);
 }
 
 #[test]

@@ -97,6 +97,7 @@ impl Pair {
     pub(super) fn stop(&mut self, queue: Queue) -> u16 {
         if queue == Queue::Receive {
             self.card.wire_mut().wire_mut().set_receiving(false);
+            self.card.wire_mut().filter_mut().forget_received();
         }
         if let Some(bells) = self.queues.get_mut(queue as usize) {
             *bells = None;
@@ -153,8 +154,7 @@ impl Pair {
 
     /// Whether the queue behind the hook is in use.
     pub(super) fn runs(&self, hook: Hook) -> bool {
-        let queue = self.queues.get(queue_of(hook) as usize);
-        queue.is_some_and(Option::is_some)
+        self.card.runs(queue_of(hook))
     }
 
     /// Stops the queue of a hook whose program has failed, and tells the user once of each kind of failure.

@@ -12,13 +12,13 @@ pub(crate) struct ProgramCounters {
     pub delayed: u64,
     /// Copies that went besides their frames.
     pub copies: u64,
-    /// Frames that went on by another pair of queues.
+    /// Frames that were sent to another pair of queues.
     pub diverted: u64,
     /// Frames that found no place to wait in, or not so much as they are long.
     pub no_room: u64,
     /// Frames on which it failed, and those that came before its queue was stopped.
     pub failed: u64,
-    /// Frames that waited for a guest that began anew.
+    /// Frames that waited for a queue that was stopped, or a guest that began anew.
     pub forgotten: u64,
     /// Maps by name, and their values.
     pub maps: Vec<(String, Vec<u64>)>,

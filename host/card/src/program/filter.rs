@@ -154,6 +154,14 @@ impl<W> Filter<W> {
         }
     }
 
+    /// The guest's receive queue is stopped: what waits for it would be old when it starts again.
+    pub(crate) fn forget_received(&mut self) {
+        if let Some(running) = &mut self.running {
+            let [_, home] = &mut running.waiting;
+            running.counters.forgotten += home.clear() as u64;
+        }
+    }
+
     /// The queue behind the hook starts: a program that failed there may try again.
     pub(crate) fn restart(&mut self, hook: Hook) {
         if let Some(running) = &mut self.running
@@ -409,7 +417,10 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
     }
 
     fn takes(&self) -> bool {
-        self.wire.takes()
+        let running = self.running.as_ref();
+        // One unit is cut into 46 frames of 1500 bytes.
+        running.is_none_or(|running| running.diverted.len() <= MOST_DIVERTED - 64)
+            && self.wire.takes()
     }
 
     fn send(&mut self, memory: &M, unit: &Unit<'_>, now: Duration) -> bool {

@@ -264,6 +264,82 @@ fn a_frame_goes_on_by_the_pair_that_is_chosen() {
     }
 }
 
+/// What is said of a frame's checksum goes with it.
+#[test]
+fn a_frame_keeps_its_header_on_another_pair() {
+    const TO_THE_SECOND: &str = "mov r2, 1\nstxh [r1+22], r2\nmov r0, 0\nexit";
+    const EDITED_TO_THE_SECOND: &str =
+        "mov r2, 1\nstxh [r1+22], r2\nstxb [r1+24], r2\nmov r0, 0\nexit";
+    let rigs = |hook, text| {
+        let rig = |pair| Rig::of(program(hook, text), PairOf { pair, pairs: 2 });
+        (rig(0), rig(1))
+    };
+    let frame = frame(3, 100);
+    for (text, flags) in [(TO_THE_SECOND, VALID.flags), (EDITED_TO_THE_SECOND, 0)] {
+        let (mut one, mut two) = rigs(Hook::Wire, text);
+        assert!(one.receive(&[&frame], 0).is_empty());
+        for diverted in one.filter.take_diverted() {
+            two.filter.take_over(&diverted);
+        }
+        let received = two.receive_all(&[], 0);
+        assert_eq!(received.len(), 1);
+        assert_eq!(received[0].0, Header { flags, ..VALID });
+    }
+
+    let (mut one, mut two) = rigs(Hook::Guest, TO_THE_SECOND);
+    let header = Header {
+        flags: 1,
+        csum_start: 34,
+        csum_offset: 16,
+        ..Header::default()
+    };
+    let unit = Unit {
+        header,
+        head: &frame,
+        spans: &[],
+        len: frame.len(),
+    };
+    assert!(one.filter.send(&one.memory, &unit, Duration::ZERO));
+    for diverted in one.filter.take_diverted() {
+        two.filter.take_over(&diverted);
+    }
+    two.filter.advance(&two.memory, Duration::ZERO);
+    assert_eq!(two.filter.wire().sent, [(header, frame)]);
+}
+
+#[test]
+fn units_stay_with_the_guest_while_many_frames_are_on_their_way_to_other_pairs() {
+    let mut rig = Rig::of(program(Hook::Guest, CHOOSES), PairOf { pair: 0, pairs: 2 });
+    let takes = |rig: &Rig| Wire::<VecMemory>::takes(&rig.filter);
+    let mut count = 0;
+    while takes(&rig) {
+        rig.send(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0);
+        count += 1;
+    }
+    // There is room for what the longest unit is cut into.
+    assert!((400..=512 - 46).contains(&count), "{count}");
+    assert_eq!(rig.filter.take_diverted().len(), count);
+    assert!(takes(&rig));
+}
+
+#[test]
+fn a_stopped_receive_queue_has_nothing_waiting() {
+    // All wait for a second.
+    for hook in Hook::ALL {
+        let mut rig = Rig::new(program(hook, "stw [r1+16], 1000000\nmov r0, 0\nexit"));
+        let frame = frame(1, 60);
+        rig.receive(&[&frame, &frame], 0);
+        rig.send(&frame, 0);
+        rig.filter.forget_received();
+        let (to_wire, to_guest) = (rig.sent(2_000_000), rig.receive(&[], 2_000_000));
+        assert!(to_guest.is_empty());
+        match hook {
+            Hook::Guest => assert_eq!(to_wire, [frame]),
+            Hook::Wire => assert_eq!(rig.counters().forgotten, 2),
+        }
+    }
+}
+
 #[test]
 fn a_program_is_told_its_pair_and_how_many_there_are() {
     let text = "ldxh r2, [r1+14]\nstxb [r1+24], r2\nldxh r2, [r1+22]\nstxb [r1+25], r2\nldxh r2, [r1+12]\nstxb [r1+26], r2\nmov r0, 0\nexit";
