@@ -1,17 +1,17 @@
 //! The network of an examination, with what is wrong on it, and its servers.
 
-use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use wireboot_lab::background::Background;
+use wireboot_lab::background::{Background, Pauses};
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::loaders::{FOLDER, shim_and_grub};
 use wireboot_lab::netns::Lab;
@@ -308,13 +308,41 @@ fn stop_again_and_again(process: u32, stands: Duration, works: Duration) -> Back
     let process = Pid::from_raw(process.cast_signed());
     Background::start(move |pauses| {
         let signal = |signal| kill(process, signal).is_ok();
+        // On a busy host a thread stops later than it was told.
         while signal(Signal::SIGSTOP)
+            && stops(process, pauses)
             && pauses.pause(stands)
             && signal(Signal::SIGCONT)
             && pauses.pause(works)
         {}
         signal(Signal::SIGCONT);
     })
+}
+
+/// Waits until each thread of a process that was told to stop has stopped. False when the work is to end, or it has ended.
+fn stops(process: Pid, pauses: &Pauses) -> bool {
+    loop {
+        match is_stopped(process) {
+            Ok(true) => return true,
+            Ok(false) if pauses.pause(Duration::from_millis(1)) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn is_stopped(process: Pid) -> io::Result<bool> {
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread that ends meanwhile is one that has not stopped.
+        let Ok(stat) = fs::read_to_string(task?.path().join("stat")) else {
+            return Ok(false);
+        };
+        // proc_pid_stat(5): the state is behind the name, which may have parentheses of its own.
+        let state = stat.rsplit_once(") ").map(|(_, fields)| fields);
+        if !state.is_some_and(|fields| fields.starts_with('T')) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What the servers offer: shim, GRUB, and the installer.
