@@ -406,6 +406,35 @@ fn a_frame_goes_by_the_pair_that_a_program_chooses() {
     guest.handle.stop(TRANSMIT);
 }
 
+/// A frame that a program delays is not for a queue that is stopped meanwhile.
+#[test]
+fn what_waits_for_a_receive_queue_is_forgotten_when_it_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let [local, remote] = ["local", "remote"].map(|name| folder.path().join(name));
+    let wire = HostWire::Dgram(Dgram::open(&local, &remote, 1500).unwrap());
+    let sender = UnixDatagram::bind(&remote).unwrap();
+    let program = program(Hook::Wire, "stw [r1+16], 1000000\nmov r0, 0\nexit");
+    let filter = Filter::new(wire, Some(program), PairOf::ONLY);
+    let mut guest = Guest::before(vec![Stage::new(filter, Pace::default(), None)], 0);
+    // One buffer, to be written to.
+    guest.memory.write(8, &0x800u32.to_le_bytes()).unwrap();
+    guest.memory.write(12, &2u16.to_le_bytes()).unwrap();
+    let queue = PairQueue {
+        pair: 0,
+        queue: Queue::Receive,
+    };
+    guest.start_pair(queue, 0);
+    guest.send();
+    sender.send_to(&[0; 60], &local).unwrap();
+    let begun = Instant::now();
+    let program = |guest: &Guest| guest.poller.statistics().unwrap().program.unwrap();
+    while program(&guest).delayed == 0 {
+        assert!(begun.elapsed() < PATIENCE, "no frame comes");
+    }
+    guest.handle.stop(queue);
+    assert_eq!(program(&guest).forgotten, 1);
+}
+
 /// A program that fails on the third frame. Its guest's queue is stopped, and works when it is started anew.
 #[test]
 fn a_program_gone_wild_stops_its_queue() {
