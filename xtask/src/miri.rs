@@ -34,7 +34,7 @@ pub(crate) fn check() -> Result<()> {
         // Clocks are the host's. One test gives a thread a pointer as a number.
         let flags = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
         command.env("MIRIFLAGS", flags);
-        shell::run(command.args(*words))?;
+        shell::run_beside(command.args(*words))?;
     }
     Ok(())
 }

@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The root of the source tree.
 pub(crate) fn root() -> &'static Path {
@@ -62,6 +63,27 @@ pub(crate) fn run_to(command: &mut Command, codes: &[i32]) -> Result<()> {
         .status()
         .with_context(|| format!("cannot start: {line}"))?;
     if !status.code().is_some_and(|code| codes.contains(&code)) {
+        bail!("{status}: {line}");
+    }
+    Ok(())
+}
+
+/// The same beside others: what it prints is shown in one piece at its end.
+pub(crate) fn run_beside(command: &mut Command) -> Result<()> {
+    let line = line(command);
+    println!("$ {line}");
+    let (mut reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot start: {line}"))?;
+    // They hold the pipe's other end.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut text = Vec::new();
+    reader.read_to_end(&mut text)?;
+    println!("{line}\n{}", String::from_utf8_lossy(&text));
+    let status = child.wait()?;
+    if !status.success() {
         bail!("{status}: {line}");
     }
     Ok(())

@@ -3,6 +3,9 @@
 use crate::not_run::NotRun;
 use crate::{apt, build, deny, documents, fuzz, lint, miri, shell};
 use anyhow::{Result, bail};
+use std::panic::resume_unwind;
+use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// One thing that must hold.
@@ -11,68 +14,74 @@ struct Step {
     run: fn() -> Result<()>,
 }
 
-/// In the order in which they run: quick answers first.
-const STEPS: &[Step] = &[
-    Step {
+/// In the order in which they run: quick answers first. Those of a group run beside each other, as none keeps two processors busy.
+const STEPS: &[&[Step]] = &[
+    &[Step {
         name: "tools and packages",
         run: prepare,
-    },
-    Step {
+    }],
+    &[Step {
         name: "format",
         run: lint::format,
-    },
-    Step {
+    }],
+    &[Step {
         name: "clippy, host",
         run: lint::clippy,
-    },
-    Step {
+    }],
+    &[Step {
         name: "clippy, firmware",
         run: lint::clippy_uefi,
-    },
-    Step {
+    }],
+    &[Step {
         name: "rustdoc",
         run: lint::rustdoc,
-    },
-    Step {
+    }],
+    &[Step {
         name: "publishing",
         run: lint::publishing,
-    },
-    Step {
+    }],
+    &[Step {
         name: "documents",
         run: documents::check,
-    },
-    Step {
+    }],
+    &[Step {
         name: "dependencies",
         run: deny::check,
-    },
-    Step {
+    }],
+    &[Step {
         name: "advisories",
         run: deny::advisories,
-    },
-    Step {
+    }],
+    &[Step {
         name: "unit and property tests",
         run: unit,
-    },
-    Step {
-        name: "loom",
-        run: loom,
-    },
-    Step {
-        name: "miri",
-        run: miri::check,
-    },
-    Step {
+    }],
+    &[
+        Step {
+            name: "loom",
+            run: loom,
+        },
+        Step {
+            name: "miri",
+            run: miri::check,
+        },
+        Step {
+            name: "network tests",
+            run: network,
+        },
+    ],
+    &[Step {
         name: "fuzz",
         run: fuzz::smoke,
-    },
-    Step {
+    }],
+    &[Step {
         name: "build",
         run: build::all_small,
-    },
-    Step {
+    }],
+    &[Step {
         name: "whole boots",
         run: boots,
-    },
+    }],
 ];
 
 /// Runs the steps whose name contains one of the words, or all. A failed step does not stop the others.
@@ -80,14 +89,13 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     let wanted =
         |step: &&Step| only.is_empty() || only.iter().any(|word| step.name.contains(word.as_str()));
     let mut table = Vec::new();
-    for step in STEPS.iter().filter(wanted) {
-        println!("\n== {}", step.name);
-        let start = Instant::now();
-        let result = (step.run)();
-        if let Err(error) = &result {
-            println!("{error:#}");
+    for group in STEPS {
+        let steps: Vec<&Step> = group.iter().filter(wanted).collect();
+        if !steps.is_empty() {
+            let names: Vec<_> = steps.iter().map(|step| step.name).collect();
+            println!("\n== {}", names.join("; "));
+            table.extend(beside_each_other(&steps));
         }
-        table.push((step.name, start.elapsed(), Outcome::of(&result)));
     }
     print!("\n{}", report(&table));
     if table
@@ -97,6 +105,29 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// Their rows of the table.
+fn beside_each_other(steps: &[&Step]) -> Vec<(&'static str, Duration, Outcome)> {
+    thread::scope(|scope| {
+        let running: Vec<_> = steps
+            .iter()
+            .map(|step| {
+                scope.spawn(|| {
+                    let start = Instant::now();
+                    let result = (step.run)();
+                    if let Err(error) = &result {
+                        println!("{}: {error:#}", step.name);
+                    }
+                    (step.name, start.elapsed(), Outcome::of(&result))
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|step| step.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,13 +185,20 @@ fn prepare() -> Result<()> {
 /// Tests of a program that run at once: many wait, for a server's patience or for a packet that must not come.
 const AT_ONCE: &str = "8";
 
-/// The host's tests; those of documentation examples too.
+/// The host's tests of the workspace, of these kinds.
+fn tests(kinds: &[&str]) -> Command {
+    let mut command = shell::cargo();
+    command
+        .args(["test", "--quiet", "--no-fail-fast", "--all-features"])
+        .args(kinds)
+        .env("RUST_TEST_THREADS", AT_ONCE);
+    command
+}
+
+/// What needs no network, and the examples of the documentation.
 fn unit() -> Result<()> {
-    shell::run(
-        shell::cargo()
-            .args(["test", "--quiet", "--no-fail-fast", "--all-features"])
-            .env("RUST_TEST_THREADS", AT_ONCE),
-    )?;
+    shell::run(&mut tests(&["--lib", "--bins", "--examples"]))?;
+    shell::run(&mut tests(&["--doc"]))?;
     // The parts of the firmware that the host can test.
     shell::run(
         shell::cargo()
@@ -184,10 +222,15 @@ fn unit() -> Result<()> {
     )
 }
 
+/// The commands, and what they do in networks: they wait much.
+fn network() -> Result<()> {
+    shell::run_beside(&mut tests(&["--test", "*"]))
+}
+
 /// Every interleaving of what processors share with each other or with a device, in a build of its own.
 fn loom() -> Result<()> {
     let test = |arguments: &[&str]| {
-        shell::run(
+        shell::run_beside(
             shell::cargo()
                 .args(["test", "--quiet", "--release", "--lib"])
                 .args(arguments)
