@@ -102,11 +102,10 @@ fn first_to_arrive(far: &Far, version: IpVersion, lengths: &[usize]) -> Result<(
     })
 }
 
-/// A whole boot: wireboot.efi and its configuration come from near by, the system from behind the link by
+/// A whole boot: the configuration comes from near by, the system from behind the link by
 /// `http` or `tftp`.
 pub(crate) fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> Result<()> {
-    let mut scene = Scene::on(lab, NetworkOptions::of(version), 1)?;
-    scene.machine.pxe_only(Some(version));
+    let scene = Scene::on(lab, NetworkOptions::of(version), 1)?.by_stick()?;
     let far = Far::new(lab, &scene.network, Path { mtu: MTU, icmp })?;
     let directory = &scene.system.directory;
     let configuration = match version {

@@ -29,6 +29,8 @@ pub(crate) struct Scene<'lab> {
     pub network: Network,
     pub system: System,
     pub machine: Machine,
+    /// The firmware's shell begins the script at once when a key says so, and else after 5 s.
+    begins_script: bool,
 }
 
 impl<'lab> Scene<'lab> {
@@ -52,6 +54,7 @@ impl<'lab> Scene<'lab> {
             network,
             system,
             machine,
+            begins_script: false,
         })
     }
 
@@ -94,6 +97,7 @@ impl<'lab> Scene<'lab> {
             disk.join("startup.nsh"),
             format!("fs0:\r\nwireboot.efi {arguments}\r\n"),
         )?;
+        self.begins_script = true;
         Ok(())
     }
 
@@ -140,7 +144,12 @@ impl<'lab> Scene<'lab> {
             matches!(self.machine.firmware, Firmware::Ovmf { .. }),
             "these tests are for UEFI"
         );
-        self.machine.start(self.lab, MACHINE, |_| {})
+        let mut machine = self.machine.start(self.lab, MACHINE, |_| {})?;
+        if self.begins_script {
+            expect(&mut machine, "or any other key to continue")?;
+            machine.console.send("\r")?;
+        }
+        Ok(machine)
     }
 
     /// Boots to the end: the system tells the right checksum and switches itself off.
