@@ -194,7 +194,7 @@ pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
 
 /// GRUB in one file, which has the kernel come by an HTTP of its own.
 pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let directory = &scene.system.directory;
     let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
     fs::copy(program, directory.join("grub.efi")).context(program)?;
@@ -277,7 +277,7 @@ fn unified_kernel_image(scene: &Scene<'_>) -> Result<()> {
 }
 
 pub(crate) fn unified_kernel_image_by_tftp(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     unified_kernel_image(&scene)?;
     scene
         .system
@@ -286,7 +286,7 @@ pub(crate) fn unified_kernel_image_by_tftp(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn unified_kernel_image_by_http(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     unified_kernel_image(&scene)?;
     scene.system.configure("efi system.efi\n")?;
     boots(&scene)
@@ -294,7 +294,7 @@ pub(crate) fn unified_kernel_image_by_http(lab: &Lab) -> Result<()> {
 
 /// It takes all memory from the firmware, writes to each byte, and would find what a card still writes.
 pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut scene = Scene::new(lab)?.by_stick()?;
     scene.machine.memory_mib = 256;
     let program = Package::fetched(MEMTEST)?.file(&["boot/memtest86+x64.efi"])?;
     fs::copy(program, scene.system.directory.join("memtest.efi"))?;
