@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::testing::packets::{Link, completed};
-use crate::testing::{VecMemory, fuzz_card_fragments, fuzz_card_headers};
+use crate::testing::{Script, VecMemory, fuzz_card_fragments, fuzz_card_headers};
 
 const NOW: Duration = Duration::ZERO;
 const BASE: u64 = 0x1000;
@@ -137,6 +137,17 @@ fn the_card_offers_what_the_wire_lacks() {
     let all = feature::KNOWN & !feature::RINGS;
     assert_eq!(offloads, all & !feature::GUEST_ECN);
     assert_eq!(feature::consistent(offloads), offloads);
+}
+
+#[test]
+fn units_stay_with_the_guest_while_the_wire_is_busy() {
+    for is_busy in [true, false] {
+        let card = Offload::new(Script {
+            is_busy,
+            ..Script::default()
+        });
+        assert_eq!(Wire::<VecMemory>::takes(&card), !is_busy);
+    }
 }
 
 #[test]

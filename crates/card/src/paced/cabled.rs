@@ -145,7 +145,7 @@ impl<W> Cabled<W> {
         first.map(|(frame, _)| frame.at)
     }
 
-    /// Gives the wire what has come to it.
+    /// Gives the wire what has come to it and it takes.
     pub(super) fn send_due<M: GuestMemory>(&mut self, memory: &M, now: Duration)
     where
         W: Wire<M>,
@@ -153,6 +153,7 @@ impl<W> Cabled<W> {
         let mut any = false;
         while let Some((frame, bytes)) = self.out.store.first()
             && frame.at <= moment(now)
+            && self.wire.takes()
         {
             let unit = Unit {
                 header: frame.header,

@@ -140,6 +140,26 @@ fn a_frame_is_at_the_wire_when_bus_and_line_have_carried_it() {
 }
 
 #[test]
+fn frames_wait_for_a_busy_wire_and_units_with_the_guest_behind_them() {
+    let mut scene = Scene::new("pci32-33", Some(gigabit()));
+    scene.paced.wire_mut().is_busy = true;
+    let mut sent = 0;
+    let mut now = 0;
+    let takes = |scene: &Scene| Wire::<VecMemory>::takes(&scene.paced);
+    while takes(&scene) && sent < 10_000 {
+        assert!(scene.send(Header::default(), &frame(1514, sent), now));
+        sent += 1;
+        now += 2 * behind(FRAME_ON_BUS);
+        scene.advance(now);
+    }
+    assert_eq!((scene.sent(), scene.paced.counters().lost()), (0, 0));
+    scene.paced.wire_mut().is_busy = false;
+    scene.advance(now);
+    assert_eq!((scene.sent(), scene.paced.counters().lost()), (sent, 0));
+    assert!(takes(&scene));
+}
+
+#[test]
 fn a_frame_is_at_the_guest_when_line_and_bus_have_carried_it() {
     let line = Line {
         delay: Picos::micros(100),

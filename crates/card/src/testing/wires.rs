@@ -27,6 +27,8 @@ pub struct Script {
     pub offloads: u64,
     /// What was agreed on.
     pub agreed: u64,
+    /// Whether units are to stay with the guest.
+    pub is_busy: bool,
 }
 
 impl<M: GuestMemory> Wire<M> for Script {
@@ -40,6 +42,10 @@ impl<M: GuestMemory> Wire<M> for Script {
 
     fn max_unit(&self) -> usize {
         self.max_unit.unwrap_or(1518)
+    }
+
+    fn takes(&self) -> bool {
+        !self.is_busy
     }
 
     fn send(&mut self, memory: &M, unit: &Unit<'_>, _: Duration) -> bool {

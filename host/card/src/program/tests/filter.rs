@@ -323,6 +323,15 @@ fn units_stay_with_the_guest_while_many_frames_are_on_their_way_to_other_pairs()
 }
 
 #[test]
+fn units_stay_with_the_guest_while_the_wire_behind_the_program_is_busy() {
+    let mut rig = Rig::new(program(Hook::Guest, "mov r0, 0\nexit"));
+    for is_busy in [true, false] {
+        rig.filter.wire_mut().is_busy = is_busy;
+        assert_eq!(Wire::<VecMemory>::takes(&rig.filter), !is_busy);
+    }
+}
+
+#[test]
 fn a_stopped_receive_queue_has_nothing_waiting() {
     // All wait for a second.
     for hook in Hook::ALL {
