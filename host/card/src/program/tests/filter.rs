@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use wireboot_card::model::Line;
 use wireboot_card::testing::{Script, VecMemory};
-use wireboot_card::{GuestMemory, Header, Received, Span, Unit, Unmapped, Wire, feature};
+use wireboot_card::{
+    GuestMemory, Header, Pace, Paced, Received, Span, Unit, Unmapped, Wire, feature,
+};
 
 use super::super::machine::{SEEN, Wild};
 use super::super::{Filter, Hook, PairOf, Program, ProgramCounters};
@@ -320,6 +323,44 @@ fn units_stay_with_the_guest_while_many_frames_are_on_their_way_to_other_pairs()
     assert!((400..=512 - 46).contains(&count), "{count}");
     assert_eq!(rig.filter.take_diverted().len(), count);
     assert!(takes(&rig));
+}
+
+#[test]
+fn behind_a_line_too_none_is_lost_on_its_way_to_another_pair() {
+    let pace = Pace {
+        line: Line::named("1g"),
+        ..Pace::default()
+    };
+    let chooses = program(Hook::Guest, CHOOSES);
+    let filter = Filter::new(
+        Script::default(),
+        Some(chooses),
+        PairOf { pair: 0, pairs: 2 },
+    );
+    let memory = VecMemory::new(BASE, 0x1000);
+    let mut paced = Paced::new(filter, pace);
+    let frame = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let unit = Unit {
+        header: Header::default(),
+        head: &frame,
+        spans: &[],
+        len: frame.len(),
+    };
+    let mut now = Duration::ZERO;
+    for _ in 0..1000 {
+        assert!(paced.send(&memory, &unit, now));
+        now += Duration::from_micros(1);
+        paced.advance(&memory, now);
+    }
+    now += Duration::from_secs(1);
+    let mut arrived = 0;
+    while arrived < 1000 {
+        paced.advance(&memory, now);
+        let diverted = paced.wire_mut().take_diverted().len();
+        assert!((1..=512).contains(&diverted), "{diverted} behind {arrived}");
+        arrived += diverted;
+    }
+    assert_eq!(paced.counters().lost(), 0);
 }
 
 #[test]
