@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The root of the source tree.
 pub(crate) fn root() -> &'static Path {
@@ -72,19 +71,13 @@ pub(crate) fn run_to(command: &mut Command, codes: &[i32]) -> Result<()> {
 pub(crate) fn run_beside(command: &mut Command) -> Result<()> {
     let line = line(command);
     println!("$ {line}");
-    let (mut reader, writer) = std::io::pipe()?;
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command
-        .spawn()
+    let output = command
+        .output()
         .with_context(|| format!("cannot start: {line}"))?;
-    // They hold the pipe's other end.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut text = Vec::new();
-    reader.read_to_end(&mut text)?;
-    println!("{line}\n{}", String::from_utf8_lossy(&text));
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("{status}: {line}");
+    let text = [output.stderr, output.stdout].concat();
+    println!("of {line}:\n{}", String::from_utf8_lossy(&text));
+    if !output.status.success() {
+        bail!("{}: {line}", output.status);
     }
     Ok(())
 }
