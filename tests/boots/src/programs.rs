@@ -294,7 +294,7 @@ pub(crate) fn unified_kernel_image_by_http(lab: &Lab) -> Result<()> {
 
 /// It takes all memory from the firmware, writes to each byte, and would find what a card still writes.
 pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
+    let mut scene = Scene::new(lab)?;
     scene.machine.memory_mib = 256;
     let program = Package::fetched(MEMTEST)?.file(&["boot/memtest86+x64.efi"])?;
     fs::copy(program, scene.system.directory.join("memtest.efi"))?;

@@ -29,8 +29,8 @@ pub(crate) struct Scene<'lab> {
     pub network: Network,
     pub system: System,
     pub machine: Machine,
-    /// The firmware's shell begins the script at once when a key says so, and else after 5 s.
-    begins_script: bool,
+    /// Whether a script of the firmware's shell starts what is booted.
+    starts_by_shell: bool,
 }
 
 impl<'lab> Scene<'lab> {
@@ -54,7 +54,7 @@ impl<'lab> Scene<'lab> {
             network,
             system,
             machine,
-            begins_script: false,
+            starts_by_shell: false,
         })
     }
 
@@ -97,7 +97,7 @@ impl<'lab> Scene<'lab> {
             disk.join("startup.nsh"),
             format!("fs0:\r\nwireboot.efi {arguments}\r\n"),
         )?;
-        self.begins_script = true;
+        self.starts_by_shell = true;
         Ok(())
     }
 
@@ -135,6 +135,7 @@ impl<'lab> Scene<'lab> {
             card.boot_index = None;
         }
         self.machine.pxe_only(None);
+        self.starts_by_shell = false;
         Ok(disk)
     }
 
@@ -145,7 +146,8 @@ impl<'lab> Scene<'lab> {
             "these tests are for UEFI"
         );
         let mut machine = self.machine.start(self.lab, MACHINE, |_| {})?;
-        if self.begins_script {
+        if self.starts_by_shell {
+            // A key spares the 5 s that it waits otherwise.
             expect(&mut machine, "or any other key to continue")?;
             machine.console.send("\r")?;
         }
