@@ -266,6 +266,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_steps_beside_each_other_each_has_its_own_outcome() {
+        let step = |name, run| Step { name, run };
+        let steps = [
+            step("a", || shell::run_beside(&mut shell::command("false"))),
+            step("b", || shell::run_beside(&mut shell::command("true"))),
+            step("c", || Err(NotRun("no network").into())),
+        ];
+        let rows = beside_each_other(&steps.iter().collect::<Vec<_>>());
+        let is = |n: usize, name, outcome| rows[n].0 == name && rows[n].2 == outcome;
+        assert!(is(0, "a", Outcome::Failed));
+        assert!(is(1, "b", Outcome::Passed));
+        assert!(is(2, "c", Outcome::NotRun));
+    }
+
+    #[test]
     fn what_did_not_run_is_not_said_to_have_passed() {
         let results = [
             ("a", Ok(())),
