@@ -97,6 +97,15 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
             table.extend(beside_each_other(&steps));
         }
     }
+    if table.is_empty() {
+        let names: Vec<_> = STEPS
+            .iter()
+            .copied()
+            .flatten()
+            .map(|step| step.name)
+            .collect();
+        bail!("no step is called so; there are {}", names.join("; "));
+    }
     print!("\n{}", report(&table));
     if table
         .iter()
@@ -264,6 +273,11 @@ fn boots() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_is_not_there_is_an_error() {
+        assert!(run(&["no such step".to_owned()]).is_err());
+    }
 
     #[test]
     fn of_steps_beside_each_other_each_has_its_own_outcome() {
