@@ -22,7 +22,7 @@ use wireboot_nic::MacAddress;
 use wireboot_nic::platform::{PciFunction, PlatformError};
 
 use self::device::Device;
-pub(crate) use self::machine::{Machine, MachineError};
+pub(crate) use self::machine::{Machine, MachineError, Version};
 use self::memory::{Piece, Shared};
 use self::registers::{BAR, GuestBar};
 use crate::vhost::{FrontEnd, FrontEndError, Offered};

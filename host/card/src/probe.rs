@@ -1,6 +1,7 @@
 //! What a card at a socket does, found out by our own driver and engine on it.
 
 use std::fmt::{self, Display, Write};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use wireboot_card::feature;
 use wireboot_fetch::{File, Leases};
 use wireboot_wire::card::hello::{CHUNKS, Chunks, DATAGRAMS, Hello, PLACEMENT};
 
-use crate::guest::{Guest, Machine, MachineError};
+use crate::guest::{Guest, Machine, MachineError, Version};
 
 /// Feature bits beyond those of [`feature::OFFLOADS`] (virtio 1.2, sections 5.1.3 and 6, and vhost's own).
 const FEATURES: [(&str, u64); 21] = [
@@ -147,7 +148,13 @@ impl Probe {
             file: None,
             no_file: None,
         };
-        match machine.lease(patience) {
+        // The version of the server's address, where it is one; by a name, either will do.
+        let server = url.and_then(|url| Some(url.split_once("://")?.1));
+        let version = server.and_then(|server| match server.split(['/', ':']).next()? {
+            begin if begin.starts_with('[') => Some(Version::V6),
+            host => host.parse::<Ipv4Addr>().ok().map(|_| Version::V4),
+        });
+        match machine.lease(patience, version) {
             Ok(leases) => probe.address = Some(Address::of(&leases)),
             Err(MachineError::Fetch(error)) => probe.no_address = Some(error.to_string()),
             Err(error) => return Err(error.into()),

@@ -13,13 +13,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::interface::Interface;
 use crate::stop::Stop;
 
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 /// Hop limit of neighbour discovery: no router passes it on, so it comes from the link.
-const HOP_LIMIT: u8 = 255;
+pub(crate) const HOP_LIMIT: u8 = 255;
 /// Hop limit that hosts are to use.
 const CUR_HOP_LIMIT: u8 = 64;
 
@@ -66,8 +66,8 @@ pub struct Advertisement {
 }
 
 impl Advertisement {
-    /// The ICMPv6 message, its checksum left to the kernel. The last one takes back what the others told.
-    fn emit(&self, last: bool) -> Vec<u8> {
+    /// The ICMPv6 message, its checksum left to who sends it. The last one takes back what the others told.
+    pub(crate) fn emit(&self, last: bool) -> Vec<u8> {
         let lifetime = |lifetime: u32| if last { 0 } else { lifetime };
         let router = lifetime(if self.router {
             ROUTER_LIFETIME.into()
@@ -108,7 +108,7 @@ impl Advertisement {
 }
 
 /// Whether an ICMPv6 message with a good checksum is a router solicitation (RFC 4861 section 6.1.1).
-fn is_solicitation(message: &[u8], source: Ipv6Addr, hop_limit: Option<u8>) -> bool {
+pub(crate) fn is_solicitation(message: &[u8], source: Ipv6Addr, hop_limit: Option<u8>) -> bool {
     let Some((&[kind, code, ..], mut options)) = message.split_first_chunk::<8>() else {
         return false;
     };
@@ -127,14 +127,14 @@ fn is_solicitation(message: &[u8], source: Ipv6Addr, hop_limit: Option<u8>) -> b
 
 /// When all nodes are told next.
 #[derive(Debug)]
-struct Schedule {
-    next: Instant,
+pub(crate) struct Schedule {
+    pub next: Instant,
     last: Option<Instant>,
     sent: u32,
 }
 
 impl Schedule {
-    fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             next: now,
             last: None,
@@ -142,7 +142,7 @@ impl Schedule {
         }
     }
 
-    fn sent(&mut self, now: Instant) {
+    pub(crate) fn sent(&mut self, now: Instant) {
         self.sent = self.sent.saturating_add(1);
         self.last = Some(now);
         let every = if self.sent < AT_FIRST {
@@ -158,7 +158,7 @@ impl Schedule {
     }
 
     /// Somebody without an address asked.
-    fn asked(&mut self, now: Instant) {
+    pub(crate) fn asked(&mut self, now: Instant) {
         let soonest = self.last.map_or(now, |last| now.max(last + MIN_DELAY));
         self.next = self.next.min(soonest);
     }

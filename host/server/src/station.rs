@@ -1,8 +1,8 @@
 //! The server as one station on a link of its own: frames and the time in, frames out. No socket, no thread, no clock.
 //!
 //! ```text
-//!   frame ──> frame::parse ──┬── ARP, echo ─────────────────────────┐
-//!                            ├── UDP 67 ──> dhcp::Responder ────────┤
+//!   frame ──> frame::parse ──┬── ARP, discovery, echo ──────────────┐
+//!                            ├── UDP 67, 547 ──> DHCP's Responders ─┤
 //!                            ├── UDP 69, others ──> downloads       ├──> answers: whole frames, few
 //!                            └── TCP 80 ──> exchanges ──────────────┘
 //!
@@ -12,8 +12,9 @@
 //! The bytes of files stay where they are: whoever carries a frame takes them from there ([`Payload::pieces`]). What leaves is bounded by the
 //! windows of TFTP and TCP, and nothing is made before it can leave.
 //!
-//! Answers go to the Ethernet address that was heard, so the station asks nobody for one, and keeps none. It serves IPv4.
+//! Answers go to the Ethernet address that was heard, so the station asks nobody for one, and keeps none.
 
+mod discovery;
 mod downloads;
 mod exchanges;
 mod frame;
@@ -24,30 +25,44 @@ mod payload;
 mod tests;
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wireboot_tcp::{Transmit, closed};
 use wireboot_wire::dhcp::{CLIENT_PORT, SERVER_PORT};
+use wireboot_wire::dhcpv6::{self as wire6, duid};
 
+use self::discovery::Discovery;
 use self::downloads::{Downloads, Step};
 use self::exchanges::Exchanges;
 use self::frame::{Arrived, Mac, Peer};
 use crate::dhcp::{Answers, Destination, Responder};
+use crate::dhcpv6::{self, range_of};
 use crate::directory::Directory;
 use crate::event::{Event, Events, Kind};
 use crate::link_socket::speaker_of;
 use crate::ports::Port;
+use crate::ra::Advertisement;
 pub use frame::Partial;
 pub use payload::{Payload, Piece};
 
-/// Bits of the prefix of a station's network.
+/// Bits of the prefixes of a station's networks.
 const PREFIX: u8 = 24;
+const PREFIX_IPV6: u8 = 64;
 /// Its Ethernet address, a locally administered one.
 const MAC: Mac = [0x02, 0x77, 0x62, 0x6f, 0x6f, 0x74];
+/// The address of IPv6 that it has by that one (RFC 4291, appendix A).
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x0077, 0x62ff, 0xfe6f, 0x6f74);
 /// The longest packet of its link.
 pub const MTU: usize = 1500;
+/// Where clients of DHCPv6 ask.
+const ALL_DHCPV6_SERVERS: SocketAddr = SocketAddr::V6(SocketAddrV6::new(
+    wire6::ALL_SERVERS,
+    wire6::SERVER_PORT,
+    0,
+    0,
+));
 /// Answers that wait. What is to be answered beyond is lost, as on a wire, and asked for again.
 const MAX_ANSWERS: usize = 64;
 /// Frames of one flow in a row while others may have some, too.
@@ -69,10 +84,30 @@ pub struct Frame<'a> {
 /// How a frame is cut, for who cannot take it whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// To segments of TCP with so many bytes of payload.
-    Segments(u16),
+    /// To segments of TCP over IPv4 with so many bytes of payload.
+    SegmentsIpv4(u16),
+    /// The same over IPv6.
+    SegmentsIpv6(u16),
     /// To fragments of IP with so many bytes of payload.
     Fragments(u16),
+}
+
+/// How long frames may be that are to be cut to segments, for who takes them, by IP version.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Longest {
+    /// Of IPv4.
+    pub ipv4: Option<usize>,
+    /// Of IPv6.
+    pub ipv6: Option<usize>,
+}
+
+impl Longest {
+    fn to(self, client: IpAddr) -> Option<usize> {
+        match client {
+            IpAddr::V4(_) => self.ipv4,
+            IpAddr::V6(_) => self.ipv6,
+        }
+    }
 }
 
 /// What all flows share.
@@ -80,6 +115,7 @@ pub enum Cut {
 struct Host {
     mac: Mac,
     address: Ipv4Addr,
+    discovery: Discovery,
     answers: VecDeque<Vec<u8>>,
     events: Events,
     epoch: Instant,
@@ -92,9 +128,8 @@ impl Host {
         }
     }
 
-    /// Sends a segment without payload, from a port of ours.
-    fn reset(&mut self, to: Peer, port: u16, out: &Transmit) {
-        let from = SocketAddrV4::new(self.address, port);
+    /// Sends a segment without payload.
+    fn reset(&mut self, to: Peer, from: SocketAddr, out: &Transmit) {
         self.answer(frame::segment(self.mac, from, to, out));
     }
 
@@ -121,6 +156,7 @@ pub struct Station {
     host: Host,
     directory: Arc<Directory>,
     responder: Responder,
+    responder6: dhcpv6::Responder,
     downloads: Downloads,
     exchanges: Exchanges,
     /// The flow whose turn it is: downloads first.
@@ -133,7 +169,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// Serves `directory` on 10.77.`network`.0/24, as its first host. Of `random`, which must be unpredictable, initial sequence numbers and
+    /// Serves `directory` on 10.77.`network`.0/24 and fd00:77:0:`network`::/64, as the first host of both. Of `random`, which must be unpredictable, initial sequence numbers and
     /// ports are made. All times count from when this is called.
     #[must_use]
     pub fn new(directory: Directory, events: Events, network: u8, random: [u8; 18]) -> Self {
@@ -141,7 +177,29 @@ impl Station {
         let host = |number| Ipv4Addr::new(10, 77, network, number);
         let address = host(1);
         let http = format!("http://{address}");
+        // Installers ask by IPv4 where there is both.
         directory.reached_at(format!("{http}/"));
+        let host6 = |number| Ipv6Addr::new(0xfd00, 0x77, 0, network.into(), 0, 0, 0, number);
+        let address6 = host6(1);
+        let answers6 = dhcpv6::Answers {
+            server_id: duid::from_mac(MAC).to_vec(),
+            server: address6,
+            link_local: Some(LINK_LOCAL),
+            prefix: PREFIX_IPV6,
+            range: range_of(address6, PREFIX_IPV6),
+            dns: Vec::new(),
+            directory: directory.clone(),
+            tftp: true,
+            http: Some(format!("http://[{address6}]")),
+        };
+        let advertisement = Advertisement {
+            managed: true,
+            other: true,
+            router: false,
+            prefix: (address6, PREFIX_IPV6),
+            dns: Vec::new(),
+            mac: Some(MAC),
+        };
         let answers = Answers {
             server: address,
             prefix: PREFIX,
@@ -157,12 +215,14 @@ impl Station {
             host: Host {
                 mac: MAC,
                 address,
+                discovery: Discovery::new(MAC, LINK_LOCAL, advertisement),
                 answers: VecDeque::new(),
                 events,
                 epoch: Instant::now(),
             },
             directory,
             responder: Responder::new(answers),
+            responder6: dhcpv6::Responder::new(answers6),
             downloads: Downloads::new(u16::from_ne_bytes([a, b])),
             exchanges: Exchanges::new(secret),
             turn: 0,
@@ -189,6 +249,7 @@ impl Station {
         self.downloads.clear();
         self.exchanges.clear();
         self.host.answers.clear();
+        self.host.discovery.forget();
         (self.last, self.due) = (None, None);
     }
 
@@ -212,13 +273,27 @@ impl Station {
                     host.answer(reply);
                 }
             }
-            Arrived::Udp { from, to, payload } if to.port() == SERVER_PORT => {
+            Arrived::Neighbour {
+                mac,
+                from,
+                to,
+                message,
+            } => {
+                let answer = host.discovery.answer(mac, (from, to), message, now);
+                if let Some(answer) = answer {
+                    host.answer(answer);
+                }
+            }
+            Arrived::Udp { from, to, payload } if to.port() == SERVER_PORT && to.is_ipv4() => {
                 self.dhcp(from, payload, now);
             }
+            Arrived::Udp { from, to, payload } if to == ALL_DHCPV6_SERVERS => {
+                self.dhcpv6(from, payload, now);
+            }
             // Answers go to single hosts.
-            _ if !arrived.is_between(host.address) => {}
+            _ if !host.is_end_of(&arrived) => {}
             Arrived::Udp { from, to, payload } => {
-                let ends = (from, to.port());
+                let ends = (from, to);
                 self.downloads
                     .take(host, &self.directory, ends, payload, now);
             }
@@ -229,20 +304,21 @@ impl Station {
                 payload,
             } => {
                 if to.port() == exchanges::PORT {
+                    let ends = (from, to);
                     self.exchanges
-                        .take(host, &self.directory, from, (&segment, payload), now);
+                        .take(host, &self.directory, ends, (&segment, payload), now);
                 } else if let Some(reply) = closed(&segment) {
-                    host.reset(from, to.port(), &reply.into());
+                    host.reset(from, to, &reply.into());
                 }
             }
             Arrived::Echo {
                 from,
+                to,
                 id,
                 seq,
                 payload,
-                ..
             } => {
-                let reply = frame::echo_reply(host.mac, host.address, from, id, seq, payload);
+                let reply = frame::echo_reply(host.mac, to, from, id, seq, payload);
                 if let Some(reply) = reply.filter(|reply| reply.len() <= 14 + MTU) {
                     host.answer(reply);
                 }
@@ -251,27 +327,54 @@ impl Station {
     }
 
     fn dhcp(&mut self, from: Peer, payload: &[u8], now: Instant) {
-        let port = Port::Server;
-        let (reply, events) = self.responder.answer(payload, from.address, port, now);
+        let SocketAddr::V4(source) = from.address else {
+            return;
+        };
+        let (reply, events) = self.responder.answer(payload, source, Port::Server, now);
         // Where leases are to outlive the server, they are taken from here.
         drop(self.responder.changed());
         if let Some(reply) = reply {
             let to = match reply.destination {
                 Destination::Unicast(address) => Peer {
                     mac: from.mac,
-                    address,
+                    address: address.into(),
                 },
                 Destination::Broadcast => Peer {
                     mac: [0xff; 6],
-                    address: SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT),
+                    address: (Ipv4Addr::BROADCAST, CLIENT_PORT).into(),
                 },
                 Destination::Hardware(mac, address) => Peer {
                     mac,
-                    address: SocketAddrV4::new(address, CLIENT_PORT),
+                    address: (address, CLIENT_PORT).into(),
                 },
             };
-            let ours = SocketAddrV4::new(self.host.address, SERVER_PORT);
+            let ours = (self.host.address, SERVER_PORT).into();
             let frame = frame::datagram(self.host.mac, ours, to, &reply.message.emit());
+            self.host.answer(frame);
+        }
+        for event in events {
+            self.host.events.record(event);
+        }
+    }
+
+    fn dhcpv6(&mut self, from: Peer, payload: &[u8], now: Instant) {
+        let SocketAddr::V6(source) = from.address else {
+            return;
+        };
+        // Of this link: no relay asks here.
+        if !source.ip().is_unicast_link_local() {
+            return;
+        }
+        let (reply, events) = self.responder6.answer(payload, source, Port::Server, now);
+        drop(self.responder6.changed());
+        // Clients listen there, whatever port they send from (RFC 8415, section 7.2).
+        let to = Peer {
+            mac: from.mac,
+            address: (*source.ip(), wire6::CLIENT_PORT).into(),
+        };
+        let ours = (LINK_LOCAL, wire6::SERVER_PORT).into();
+        if let Some(reply) = reply {
+            let frame = frame::datagram(self.host.mac, ours, to, &reply);
             self.host.answer(frame);
         }
         for event in events {
@@ -281,10 +384,13 @@ impl Station {
 
     /// The next frame, if there is one to leave now. Where `longest` is said, segments of up to so many bytes that are to be cut may come, too,
     /// and datagrams of any length after [`Self::send_long_datagrams`]. All others are as long as the link takes.
-    pub fn next(&mut self, now: Duration, longest: Option<usize>) -> Option<Frame<'_>> {
+    pub fn next(&mut self, now: Duration, longest: Longest) -> Option<Frame<'_>> {
         let now = self.host.epoch + now;
         self.head.clear();
-        let (mut idle, mut due) = (0, None::<Instant>);
+        if let Some(told) = self.host.discovery.next(now) {
+            self.host.answer(told);
+        }
+        let (mut idle, mut due) = (0, self.host.discovery.due());
         self.last = None;
         while self.host.answers.is_empty() {
             let downloads = self.downloads.len();
@@ -324,7 +430,7 @@ impl Station {
                     due = due.into_iter().chain(at).min();
                 }
                 // Another flow has its place now.
-                Step::Over => (idle, due) = (0, None),
+                Step::Over => (idle, due) = (0, self.host.discovery.due()),
             }
         }
         self.head = self.host.answers.pop_front()?;
@@ -336,12 +442,7 @@ impl Station {
         })
     }
 
-    fn step(
-        &mut self,
-        flow: Flow,
-        now: Instant,
-        longest: Option<usize>,
-    ) -> (Step, Option<Partial>) {
+    fn step(&mut self, flow: Flow, now: Instant, longest: Longest) -> (Step, Option<Partial>) {
         let (host, head) = (&mut self.host, &mut self.head);
         match flow {
             Flow::Download(index) => self.downloads.step(index, host, head, now),
@@ -375,19 +476,28 @@ impl Station {
     }
 }
 
-impl Arrived<'_> {
+impl Host {
     /// Whether it goes from a single host to this one.
-    fn is_between(&self, us: Ipv4Addr) -> bool {
-        let (from, to) = match self {
-            Self::Arp(_) => return false,
-            Self::Udp { from, to, .. } | Self::Tcp { from, to, .. } => (from, *to.ip()),
-            Self::Echo { from, to, .. } => (from, *to),
+    fn is_end_of(&self, arrived: &Arrived<'_>) -> bool {
+        let (from, to) = match arrived {
+            Arrived::Arp(_) | Arrived::Neighbour { .. } => return false,
+            Arrived::Udp { from, to, .. } | Arrived::Tcp { from, to, .. } => (from, to.ip()),
+            Arrived::Echo { from, to, .. } => (from, *to),
         };
-        let source = *from.address.ip();
-        let all = Ipv4Addr::from(u32::from(us) | (u32::MAX >> PREFIX));
-        let is_single =
-            !source.is_unspecified() && !source.is_multicast() && !source.is_broadcast();
-        to == us && is_single && source != all && source != us
+        let source = from.address.ip();
+        let is_single = !source.is_unspecified() && !source.is_multicast();
+        is_single
+            && match (source, to) {
+                (IpAddr::V4(source), IpAddr::V4(to)) => {
+                    let us = self.address;
+                    let all = Ipv4Addr::from(u32::from(us) | (u32::MAX >> PREFIX));
+                    to == us && source != all && source != us && !source.is_broadcast()
+                }
+                (IpAddr::V6(source), IpAddr::V6(to)) => {
+                    self.discovery.has(to) && !self.discovery.has(source)
+                }
+                _ => false,
+            }
     }
 }
 

@@ -206,6 +206,10 @@ const CASES: &[(&str, Case)] = &[
         our_card::server_in_the_card_by_http_boot,
     ),
     (
+        "server_in_the_card_over_ipv6",
+        our_card::server_in_the_card_over_ipv6,
+    ),
+    (
         "server_in_the_card_by_tftp_alone",
         our_card::server_in_the_card_by_tftp_alone,
     ),

@@ -195,6 +195,39 @@ pub(crate) fn server_in_the_card_by_http_boot(lab: &Lab) -> Result<()> {
     nic.end().map(drop)
 }
 
+/// Stock firmware's PXE and HTTP Boot over IPv6, and wireboot's files by the same version.
+pub(crate) fn server_in_the_card_over_ipv6(lab: &Lab) -> Result<()> {
+    for (by, begins, protocol, file) in [
+        (
+            Some(IpVersion::V6),
+            ">>Start PXE over IPv6",
+            "TFTP",
+            "wireboot.efi",
+        ),
+        (None, ">>Start HTTP Boot over IPv6", "HTTP", "/wireboot.efi"),
+    ] {
+        let (mut scene, nic) = server_in_the_card(lab, 4)?;
+        scene.machine.pxe_only(by);
+        scene.machine.http_boot_ipv6 = by.is_none();
+        let server = "http://[fd00:77::1]";
+        scene.system.configure(&format!(
+            "title Test system\nlinux {server}/linux\ninitrd {server}/system.cpio\ninitrd {server}/data.cpio\noptions {}\n",
+            crate::system::OPTIONS
+        ))?;
+        let mut machine = scene.start()?;
+        expect(&mut machine, begins)?;
+        scene.arrives(&mut machine)?;
+        let log = nic.log();
+        for (protocol, file) in [(protocol, file), ("HTTP", "/data.cpio")] {
+            let done = format!("{protocol} done     fd00:77::[0-9a-f:]+ {file} \\d+ bytes");
+            ensure!(has(&log, &done)?, "{done}: {log}");
+        }
+        ensure!(!log.contains("error") && !log.contains("stopped"), "{log}");
+        nic.end()?;
+    }
+    Ok(())
+}
+
 /// All by TFTP, wireboot's windows included.
 pub(crate) fn server_in_the_card_by_tftp_alone(lab: &Lab) -> Result<()> {
     let (scene, nic) = server_in_the_card(lab, 16)?;

@@ -25,6 +25,13 @@ const REST: Duration = Duration::from_micros(50);
 /// How often the card is looked after when nothing comes.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// A version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    V4,
+    V6,
+}
+
 /// Why a machine got no further.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MachineError {
@@ -94,15 +101,35 @@ impl<'a> Machine<'a> {
         self.service.nic_mut().counters()
     }
 
-    /// Obtains an address by DHCP, within so long.
+    /// Obtains an address by DHCP or DHCPv6, within so long; one of `version`, if that is said, where it comes in that time.
     ///
     /// # Errors
     /// [`MachineError`].
-    pub(crate) fn lease(&mut self, patience: Duration) -> Result<Box<Leases>, MachineError> {
+    pub(crate) fn lease(
+        &mut self,
+        patience: Duration,
+        version: Option<Version>,
+    ) -> Result<Box<Leases>, MachineError> {
         self.ask_for_lease(patience);
+        let begun = Instant::now();
+        let mut leases = None;
         loop {
             if let Some(Event::Lease { result, .. }) = self.turn()? {
-                return Ok(result?);
+                let result = result?;
+                let is_there = match version {
+                    None => true,
+                    Some(Version::V4) => result.v4.is_some(),
+                    Some(Version::V6) => result.v6.is_some(),
+                };
+                if is_there {
+                    return Ok(result);
+                }
+                leases = Some(result);
+            }
+            if begun.elapsed() >= patience
+                && let Some(leases) = leases.take()
+            {
+                return Ok(leases);
             }
         }
     }

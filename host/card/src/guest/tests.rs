@@ -67,7 +67,11 @@ impl Served {
 
     /// Downloads the file, and compares it.
     fn fetch(&self, machine: &mut Machine<'_>, scheme: &str) {
-        let file = machine.fetch(&format!("{scheme}://10.77.0.1/file"));
+        self.fetch_from(machine, scheme, "10.77.0.1");
+    }
+
+    fn fetch_from(&self, machine: &mut Machine<'_>, scheme: &str, host: &str) {
+        let file = machine.fetch(&format!("{scheme}://{host}/file"));
         assert!(file.unwrap().content() == self.bytes, "a wrong byte");
     }
 }
@@ -101,7 +105,7 @@ impl Card {
 /// A machine with an address.
 fn machine(guest: &Guest) -> Machine<'_> {
     let mut machine = Machine::start(guest, SEED, Some(0x1234)).unwrap();
-    machine.lease(PATIENCE).unwrap();
+    machine.lease(PATIENCE, Some(Version::V4)).unwrap();
     machine
 }
 
@@ -143,6 +147,57 @@ fn files_come_whole_with_each_offload_and_chunks_on_and_off() {
                 assert_eq!(card.received_chunks > 0, chunks.is_some());
             }
         }
+    }
+}
+
+/// Each offload of IPv6, on and off. No datagram is longer than the MTU.
+#[test]
+fn files_come_whole_over_ipv6() {
+    let served = Served::new((1 << 20) + 123);
+    let segments = feature::GUEST_CSUM | feature::GUEST_TSO6;
+    let ipv4_segments = feature::GUEST_CSUM | feature::GUEST_TSO4;
+    for offloads in [
+        0,
+        feature::GUEST_CSUM,
+        segments,
+        ipv4_segments,
+        feature::KNOWN,
+    ] {
+        let offer = Offer {
+            offloads,
+            chunks: None,
+        };
+        let socket = served.socket("card");
+        let card = Card::start(&served.files(), &socket, offer, Lies::default());
+        let guest = Guest::connect(&socket, MAC).unwrap();
+        let mut machine = Machine::start(&guest, SEED, None).unwrap();
+        machine.ask_for_lease(PATIENCE);
+        let given = loop {
+            if let Some(Event::Lease { result, .. }) = machine.turn().unwrap()
+                && let Some(lease) = result.unwrap().v6
+            {
+                break lease.addresses;
+            }
+        };
+        assert!(
+            given[0]
+                .octets()
+                .starts_with(&[0xfd, 0, 0, 0x77, 0, 0, 0, 0])
+        );
+        served.fetch_from(&mut machine, "tftp", "[fd00:77::1]");
+        let before = machine.counters();
+        served.fetch_from(&mut machine, "http", "[fd00:77::1]");
+        let after = machine.counters();
+        drop(machine);
+        assert_eq!(card.end().faults, Counters::default().faults);
+        let bytes = after.receive_bytes - before.receive_bytes;
+        let units = after.receive_units - before.receive_units;
+        let large = [segments, feature::KNOWN].contains(&offloads);
+        assert_eq!(
+            bytes / units > 2000,
+            large,
+            "{offloads:#x}: {bytes} in {units}"
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wireboot_card::{Header, Received, Span, Unit, feature};
 use wireboot_server::directory::Lying;
-use wireboot_server::station::{Cut, Frame, MTU, Partial, Piece, Station};
+use wireboot_server::station::{Cut, Frame, Longest, MTU, Partial, Piece, Station};
 
 use crate::memory::{MAX_SPANS, Mapping};
 
@@ -18,8 +18,9 @@ const UDP_HEADER: usize = 8;
 const LONGEST: usize = 65_535 + LINK + 4;
 /// In a header: the transport checksum is still to be completed.
 const NEEDS_CSUM: u8 = 1;
-/// In a header: the unit is data of TCP over IPv4, as long as several segments, or a UDP datagram longer than the MTU.
+/// In a header: the unit is data of TCP over that version, as long as several segments, or a UDP datagram longer than the MTU.
 const TCPV4: u8 = 1;
+const TCPV6: u8 = 4;
 const UDP: u8 = 3;
 
 /// The wire to a server.
@@ -40,8 +41,11 @@ enum NotPut {
 
 impl ServerWire {
     /// Units of TCP, long datagrams and checksums may be left to the guest, and the guest may leave checksums.
-    pub(super) const OFFLOADS: u64 =
-        feature::CSUM | feature::GUEST_CSUM | feature::GUEST_TSO4 | feature::GUEST_UFO;
+    pub(super) const OFFLOADS: u64 = feature::CSUM
+        | feature::GUEST_CSUM
+        | feature::GUEST_TSO4
+        | feature::GUEST_TSO6
+        | feature::GUEST_UFO;
 
     /// To this one.
     pub(crate) fn new(station: Station) -> Self {
@@ -67,7 +71,8 @@ impl ServerWire {
     }
 
     pub(super) fn useful_room(&self) -> usize {
-        if self.takes_segments() || self.takes_datagrams() {
+        let segments = feature::GUEST_TSO4 | feature::GUEST_TSO6;
+        if self.takes_segments(segments) || self.takes_datagrams() {
             LONGEST
         } else {
             self.max_unit()
@@ -85,9 +90,9 @@ impl ServerWire {
         self.agreed & feature::GUEST_CSUM != 0
     }
 
-    /// The guest takes units of TCP longer than a segment, whose checksums are not complete.
-    fn takes_segments(&self) -> bool {
-        self.takes_partial() && self.agreed & feature::GUEST_TSO4 != 0
+    /// The guest takes units of TCP of these versions that are longer than a segment, whose checksums are not complete.
+    fn takes_segments(&self, versions: u64) -> bool {
+        self.takes_partial() && self.agreed & versions != 0
     }
 
     /// The guest takes datagrams longer than the MTU.
@@ -116,8 +121,12 @@ impl ServerWire {
         let near = room.get(..MAX_SPANS).unwrap_or(room);
         let direct = space(near) >= self.max_unit();
         let room = if direct { near } else { room };
-        let (takes, takes_partial) = (self.takes_segments(), self.takes_partial());
-        let longest = (takes && direct).then(|| space(room));
+        let takes_partial = self.takes_partial();
+        let longest = |version| (self.takes_segments(version) && direct).then(|| space(room));
+        let longest = Longest {
+            ipv4: longest(feature::GUEST_TSO4),
+            ipv6: longest(feature::GUEST_TSO6),
+        };
         while let Some(frame) = self.station.next(now, longest) {
             let partial = frame.partial.filter(|_| takes_partial);
             let whole = direct && (frame.partial.is_none() || partial.is_some());
@@ -145,7 +154,8 @@ fn header(partial: Option<Partial>, frame: &Frame<'_>) -> Header {
         return Header::default();
     };
     let (gso_type, hdr_len, gso_size) = match frame.cut {
-        Some(Cut::Segments(size)) => (TCPV4, frame.head.len() as u16, size),
+        Some(Cut::SegmentsIpv4(size)) => (TCPV4, frame.head.len() as u16, size),
+        Some(Cut::SegmentsIpv6(size)) => (TCPV6, frame.head.len() as u16, size),
         Some(Cut::Fragments(size)) => (UDP, (partial.start + UDP_HEADER) as u16, size),
         None => (0, 0, 0),
     };

@@ -34,11 +34,6 @@ use crate::tftp::{TftpConfig, TftpServer};
 
 /// Most addresses in a range that nobody asked for.
 const DEFAULT_RANGE: u32 = 1024;
-/// The addresses to give of an IPv6 network, by their last 16 bits: low ones are for machines with a place of their own.
-const IPV6_RANGE: RangeInclusive<u128> = 0x1000..=0xffff;
-/// Bits of the longest IPv6 prefix that has room for that range.
-const IPV6_PREFIX: u8 = 112;
-
 /// Where leases are kept, unless systemd names a place.
 const STATE: &str = "/var/lib/wireboot";
 
@@ -312,11 +307,7 @@ fn ipv4_range(
 
 fn ipv6_range(addresses: Addresses) -> Option<RangeInclusive<Ipv6Addr>> {
     let (address, prefix) = addresses.ipv6_network()?;
-    (prefix <= IPV6_PREFIX).then_some(())?;
-    let network = u128::from(address) >> 16 << 16;
-    let (first, last) = IPV6_RANGE.into_inner();
-    // The bits between the prefix and the last 16 are those of this server.
-    Some((network | first).into()..=(network | last).into())
+    dhcpv6::range_of(address, prefix)
 }
 
 fn dhcpv6(

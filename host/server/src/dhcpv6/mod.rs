@@ -5,5 +5,6 @@ mod responder;
 mod socket;
 
 pub use other_server::another_gives_addresses;
+pub(crate) use responder::range_of;
 pub use responder::{Answers, Responder};
 pub use socket::{DhcpV6Server, DhcpV6Sockets};

@@ -30,6 +30,10 @@ const T1: u32 = 1800;
 const T2: u32 = 2880;
 /// Associations of one message that are served; no machine has more, and a message must not empty the pool.
 const ASSOCIATIONS: usize = 8;
+/// The addresses to give of an IPv6 network, by their last 16 bits: low ones are for machines with a place of their own.
+const IPV6_RANGE: RangeInclusive<u128> = 0x1000..=0xffff;
+/// Bits of the longest IPv6 prefix that has room for that range.
+const IPV6_PREFIX: u8 = 112;
 /// A client takes a server with this preference at once (section 18.2.1).
 const TAKEN_AT_ONCE: u8 = 255;
 
@@ -54,6 +58,15 @@ pub struct Answers {
     pub tftp: bool,
     /// `http://[SERVER][:PORT]`, when there is an HTTP server.
     pub http: Option<String>,
+}
+
+/// The addresses to give of this server's network. None where there is no room.
+pub(crate) fn range_of(server: Ipv6Addr, prefix: u8) -> Option<RangeInclusive<Ipv6Addr>> {
+    (prefix <= IPV6_PREFIX).then_some(())?;
+    let network = u128::from(server) >> 16 << 16;
+    let (first, last) = IPV6_RANGE.into_inner();
+    // The bits between the prefix and the last 16 are those of this server.
+    Some((network | first).into()..=(network | last).into())
 }
 
 /// A DHCPv6 server without its sockets.

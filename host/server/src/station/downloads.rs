@@ -1,7 +1,7 @@
 //! Reads by TFTP: each a [`Sender`], whose blocks leave one by one.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,19 +24,24 @@ const MAX_TRANSFERS: usize = 64;
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 /// Largest window granted, in blocks.
 const MAX_WINDOW: u16 = 512;
-/// The largest block of a datagram that fits the MTU.
-const SHORT_BLOCK: u16 = (MTU - 28 - DATA_HEADER_LEN) as u16;
 /// Bytes of a datagram, its header included, in each of its fragments: in units of 8 (RFC 791).
 const FRAGMENT: u16 = ((MTU - 20) & !7) as u16;
+/// Bytes of a UDP header.
+const UDP_HEADER: usize = 8;
 /// The ports of transfers begin here (RFC 6335).
 const EPHEMERAL: u16 = 49_152;
+
+/// The largest block for this client of a datagram that fits the MTU.
+fn short_block(client: IpAddr) -> u16 {
+    (MTU - frame::ip_header_len(client) - UDP_HEADER - DATA_HEADER_LEN) as u16
+}
 
 /// A transfer.
 #[derive(Debug)]
 struct Download {
     peer: Peer,
-    /// Its own port here.
-    port: u16,
+    /// Its own end here.
+    ours: SocketAddr,
     name: String,
     sender: Sender,
     /// The OACK packet.
@@ -68,7 +73,7 @@ pub(super) enum Step {
 pub(super) struct Downloads {
     all: Vec<Download>,
     next_port: u16,
-    /// Blocks may be longer than the MTU.
+    /// Blocks over IPv4 may be longer than the MTU.
     pub(super) long: bool,
 }
 
@@ -95,14 +100,14 @@ impl Downloads {
         &mut self,
         host: &mut Host,
         directory: &Arc<Directory>,
-        (from, port): (Peer, u16),
+        (from, to): (Peer, SocketAddr),
         datagram: &[u8],
         now: Instant,
     ) {
-        if port == PORT {
-            return self.request(host, directory, from, datagram, now);
+        if to.port() == PORT {
+            return self.request(host, directory, (from, to), datagram, now);
         }
-        let is_it = |one: &&mut Download| one.port == port && one.peer.address == from.address;
+        let is_it = |one: &&mut Download| one.ours == to && one.peer.address == from.address;
         if let Some(download) = self.all.iter_mut().find(is_it) {
             download.sender.receive(datagram, now);
         }
@@ -112,15 +117,15 @@ impl Downloads {
         &mut self,
         host: &mut Host,
         directory: &Arc<Directory>,
-        from: Peer,
+        (from, to): (Peer, SocketAddr),
         datagram: &[u8],
         now: Instant,
     ) {
-        let client = *from.address.ip();
+        let client = from.address.ip();
         let (request, content) = match answer(datagram, directory) {
             Answer::Serve(request, content) => (request, content),
             Answer::Refuse { code, text, name } => {
-                let frame = error(host, PORT, from, code, &text);
+                let frame = error(host, to, from, code, &text);
                 host.answer(frame);
                 let event = Event::now(Kind::TftpError, client).file(&name);
                 return host.events.record(event.message(text));
@@ -128,7 +133,8 @@ impl Downloads {
             Answer::Ignore => return,
         };
         // A request repeated from the same port is for the transfer that already runs.
-        if self.all.iter().any(|one| one.peer.address == from.address) {
+        let is_it = |one: &Download| (one.peer.address, one.ours.ip()) == (from.address, to.ip());
+        if self.all.iter().any(is_it) {
             return;
         }
         if self.all.len() >= MAX_TRANSFERS && !self.revoke(host, now) {
@@ -136,20 +142,19 @@ impl Downloads {
             return;
         }
         let asked = TransferOptions::from_request(request.options);
-        let largest = if self.long {
-            MAX_BLOCK_SIZE
-        } else {
-            SHORT_BLOCK
+        let largest = match client {
+            IpAddr::V4(_) if self.long => MAX_BLOCK_SIZE,
+            _ => short_block(client),
         };
         let (terms, granted) = agree(asked, content.len(), largest, MAX_WINDOW);
         let name = text::shown(request.filename.as_bytes());
         let port = self.port();
         self.all.push(Download {
             peer: from,
-            port,
+            ours: SocketAddr::new(to.ip(), port),
             sender: Sender::new(terms, now),
             options: acknowledgement(granted),
-            start: Some(told::start(&terms, client.into(), &name)),
+            start: Some(told::start(&terms, client, &name)),
             name,
             parts: [Part::File(content.clone(), 0..content.len())].into(),
             ahead: ReadAhead::default(),
@@ -163,7 +168,7 @@ impl Downloads {
             let port = self.next_port;
             self.next_port = EPHEMERAL | port.wrapping_add(1);
             // There are more ports than transfers.
-            if self.all.iter().all(|one| one.port != port) {
+            if self.all.iter().all(|one| one.ours.port() != port) {
                 return port;
             }
         }
@@ -203,15 +208,15 @@ impl Downloads {
         let Some(download) = self.all.get_mut(index) else {
             return (Step::Nothing(None), None);
         };
-        let from = SocketAddrV4::new(host.address, download.port);
+        let (from, peer) = (download.ours, download.peer);
         match download.sender.next_action(now) {
             Action::SendOptions => {
                 let options = &download.options;
-                frame::udp_headers(head, host.mac, from, download.peer, options.len());
+                let partial = frame::udp_headers(head, host.mac, from, peer, options.len());
                 head.extend_from_slice(options);
                 download.sender.sent(0, now);
                 let (offset, len, cut) = (0, 0, None);
-                (Step::Frame { offset, len, cut }, None)
+                (Step::Frame { offset, len, cut }, partial)
             }
             Action::Send { first, .. } => {
                 if let Some(event) = download.start.take() {
@@ -221,15 +226,19 @@ impl Downloads {
                 if let Some(Part::File(content, _)) = download.parts.front() {
                     download.ahead.before(content, offset);
                 }
-                let (datagram, peer) = (DATA_HEADER_LEN + len, download.peer);
+                let datagram = DATA_HEADER_LEN + len;
                 let number = Sender::wire_number(first);
-                let (cut, partial) = if len > SHORT_BLOCK.into() {
-                    let partial =
-                        frame::long_udp_headers(head, host.mac, from, peer, datagram, number);
-                    (Some(Cut::Fragments(FRAGMENT)), Some(partial))
-                } else {
-                    frame::udp_headers(head, host.mac, from, peer, datagram);
-                    (None, None)
+                let (cut, partial) = match from.ip() {
+                    IpAddr::V4(address) if len > short_block(address.into()).into() => {
+                        let from = (address, from.port());
+                        let partial =
+                            frame::long_udp_headers(head, host.mac, from, peer, datagram, number);
+                        (Some(Cut::Fragments(FRAGMENT)), Some(partial))
+                    }
+                    _ => {
+                        let partial = frame::udp_headers(head, host.mac, from, peer, datagram);
+                        (None, partial)
+                    }
                 };
                 head.extend(data_header(number));
                 download.sender.sent(1, now);
@@ -243,7 +252,7 @@ impl Downloads {
                 let event = told::end(end, sender, download.client(), name, took);
                 host.events.record(event);
                 if let Some((code, text)) = sender.farewell() {
-                    let frame = error(host, download.port, download.peer, code, text);
+                    let frame = error(host, download.ours, download.peer, code, text);
                     host.answer(frame);
                 }
                 (Step::Over, None)
@@ -267,22 +276,21 @@ impl Downloads {
         let event = told::failed(download.client(), &download.name, took);
         host.events.record(event.message(why));
         let code = ErrorCode::UNDEFINED;
-        let frame = error(host, download.port, download.peer, code, why);
+        let frame = error(host, download.ours, download.peer, code, why);
         host.answer(frame);
     }
 }
 
 impl Download {
     fn client(&self) -> IpAddr {
-        (*self.peer.address.ip()).into()
+        self.peer.address.ip()
     }
 }
 
 /// An ERROR packet.
-fn error(host: &Host, port: u16, to: Peer, code: ErrorCode, text: &str) -> Vec<u8> {
+fn error(host: &Host, from: SocketAddr, to: Peer, code: ErrorCode, text: &str) -> Vec<u8> {
     let mut packet = Vec::new();
     let text = text.as_bytes();
     Packet::Error { code, text }.emit(&mut packet);
-    let from = SocketAddrV4::new(host.address, port);
     frame::datagram(host.mac, from, to, &packet)
 }

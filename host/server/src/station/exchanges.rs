@@ -4,7 +4,7 @@
 //! from where they lie. Nothing is kept for sending again but the parts.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use wireboot_tcp::{Connection, InitialSequence, Limits, Listen, Segment, State, 
 use super::downloads::Step;
 use super::frame::{self, Partial, Peer};
 use super::payload::{Part, Payload};
-use super::{Cut, Host, MTU};
+use super::{Cut, Host, Longest, MTU};
 use crate::directory::Directory;
 use crate::http::{Body, Head, MAX_HEAD, Response, told};
 use crate::read_ahead::ReadAhead;
@@ -26,13 +26,13 @@ const MAX_CONNECTIONS: usize = 64;
 const MAX_RESPONSES: usize = 4;
 /// A client that sends no whole request head in this time is disconnected, and so is one that does not end its side after ours.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Payload of the longest segment, each way.
-const MSS: u16 = (MTU - HEADERS) as u16;
+/// Payload of the longest segment of either IP version.
+const LONGEST_SEGMENT: usize = MTU - 20 - TCP_HEADER;
 /// Bytes of an Ethernet header.
 const LINK: usize = 14;
-/// Bytes of the headers of IPv4 and TCP of a segment with data.
-const HEADERS: usize = 40;
-/// A packet of IPv4 as long as can be.
+/// Bytes of the header of TCP of a segment with data.
+const TCP_HEADER: usize = 20;
+/// A packet as long as can be, whatever the version.
 const LONGEST_PACKET: usize = 65_535;
 /// Bytes that TCP is told of ahead of what is acknowledged. It takes up to 1 GiB.
 const AHEAD: u64 = 64 << 20;
@@ -41,6 +41,8 @@ const AHEAD: u64 = 64 << 20;
 #[derive(Debug)]
 struct Exchange {
     peer: Peer,
+    /// Our end.
+    ours: SocketAddr,
     connection: Connection,
     /// What has come and is not answered yet.
     request: Vec<u8>,
@@ -60,11 +62,16 @@ struct Exchange {
     waits: Instant,
 }
 
-/// Payload of a frame of several segments that has so many bytes.
-fn unit(longest: usize) -> u32 {
+/// Payload of the longest segment of a client, each way.
+pub(super) fn mss(client: IpAddr) -> u16 {
+    (MTU - frame::ip_header_len(client) - TCP_HEADER) as u16
+}
+
+/// Payload of a frame of several segments to a client that has so many bytes.
+fn unit(client: IpAddr, longest: usize) -> u32 {
     longest
         .min(LINK + LONGEST_PACKET)
-        .saturating_sub(LINK + HEADERS) as u32
+        .saturating_sub(LINK + frame::ip_header_len(client) + TCP_HEADER) as u32
 }
 
 /// A response with a file.
@@ -104,7 +111,7 @@ impl Exchanges {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn check_bounds(&self) {
         for exchange in &self.all {
-            assert!(exchange.request.len() <= MAX_HEAD + 2 * usize::from(MSS));
+            assert!(exchange.request.len() <= MAX_HEAD + 2 * LONGEST_SEGMENT);
             // A head and a file of each response.
             assert!(exchange.parts.len() <= 2 * MAX_RESPONSES + 1);
             assert!(exchange.files.len() <= exchange.parts.len());
@@ -116,7 +123,7 @@ impl Exchanges {
         &mut self,
         host: &mut Host,
         directory: &Arc<Directory>,
-        from: Peer,
+        (from, to): (Peer, SocketAddr),
         (segment, payload): (&Segment<'_>, &[u8]),
         now: Instant,
     ) {
@@ -124,7 +131,7 @@ impl Exchanges {
         let found = self
             .all
             .iter()
-            .position(|one| one.peer.address == from.address);
+            .position(|one| one.peer.address == from.address && one.ours == to);
         if let Some(index) = found
             && let Some(exchange) = self.all.get_mut(index)
         {
@@ -137,22 +144,28 @@ impl Exchanges {
         }
         match listen(segment) {
             Listen::Ignore => {}
-            Listen::Reset(reply) => host.reset(from, PORT, &reply.into()),
-            Listen::Accept => self.accept(host, from, segment, now),
+            Listen::Reset(reply) => host.reset(from, to, &reply.into()),
+            Listen::Accept => self.accept(host, (from, to), segment, now),
         }
     }
 
-    fn accept(&mut self, host: &mut Host, from: Peer, syn: &Segment<'_>, now: Instant) {
+    fn accept(
+        &mut self,
+        host: &mut Host,
+        (from, to): (Peer, SocketAddr),
+        syn: &Segment<'_>,
+        now: Instant,
+    ) {
         if self.all.len() >= MAX_CONNECTIONS && !self.make_room(host, now) {
             // It asks again.
             return;
         }
         let tcp_now = host.tcp_time(now);
-        let local = SocketAddr::from((host.address, PORT));
-        let iss = self.sequence.iss(local, from.address.into(), tcp_now);
+        let iss = self.sequence.iss(to, from.address, tcp_now);
         self.all.push(Exchange {
             peer: from,
-            connection: Connection::accept(MSS, iss, tcp_now, syn),
+            ours: to,
+            connection: Connection::accept(mss(from.address.ip()), iss, tcp_now, syn),
             request: Vec::new(),
             parts: VecDeque::new(),
             acknowledged: 0,
@@ -178,27 +191,29 @@ impl Exchanges {
         exchange.connection.abort();
         let limits = exchange.limits();
         if let Some(out) = exchange.connection.transmit(host.tcp_time(now), &limits) {
-            host.reset(exchange.peer, PORT, &out);
+            host.reset(exchange.peer, exchange.ours, &out);
         }
         true
     }
 
     /// Does the next thing that a connection has to do: writes headers to `head`, whose checksum is to be completed. They are of one segment
-    /// or, where `longest` is said, of several that have up to so many bytes with them.
+    /// or, where `longest` is said for its IP version, of several that have up to so many bytes with them.
     pub(super) fn step(
         &mut self,
         index: usize,
         host: &mut Host,
         directory: &Arc<Directory>,
-        (head, longest): (&mut Vec<u8>, Option<usize>),
+        (head, longest): (&mut Vec<u8>, Longest),
         now: Instant,
     ) -> (Step, Option<Partial>) {
         let Some(exchange) = self.all.get_mut(index) else {
             return (Step::Nothing(None), None);
         };
         exchange.go_on(host, directory, now);
+        let client = exchange.client();
+        let longest = longest.to(client);
         let limits = Limits {
-            unit: longest.map_or(0, unit),
+            unit: longest.map_or(0, |longest| unit(client, longest)),
             ..exchange.limits()
         };
         let Some(out) = exchange.connection.transmit(host.tcp_time(now), &limits) else {
@@ -209,14 +224,16 @@ impl Exchanges {
             exchange.tell_end(host, now);
             return (Step::Over, None);
         };
-        let from = SocketAddrV4::new(host.address, PORT);
-        let partial = frame::tcp_headers(head, host.mac, from, exchange.peer, &out);
+        let partial = frame::tcp_headers(head, host.mac, exchange.ours, exchange.peer, &out);
         let offset = exchange.acknowledged + u64::from(out.offset);
         if out.len > 0 {
             exchange.read_ahead(offset);
         }
         let (len, mss) = (out.len, out.mss);
-        let cut = (len > usize::from(mss)).then_some(Cut::Segments(mss));
+        let cut = (len > usize::from(mss)).then_some(match client {
+            IpAddr::V4(_) => Cut::SegmentsIpv4(mss),
+            IpAddr::V6(_) => Cut::SegmentsIpv6(mss),
+        });
         (Step::Frame { offset, len, cut }, Some(partial))
     }
 
@@ -237,7 +254,7 @@ impl Exchanges {
 
 impl Exchange {
     fn client(&self) -> IpAddr {
-        (*self.peer.address.ip()).into()
+        self.peer.address.ip()
     }
 
     /// Whether it waits for its client, and nothing of ours is under way.
@@ -247,7 +264,7 @@ impl Exchange {
 
     fn limits(&self) -> Limits {
         // Behind the longest head there is room for segments that show it to be too long: a window of less than a segment is not told.
-        let window = MAX_HEAD + 2 * usize::from(MSS);
+        let window = MAX_HEAD + 2 * LONGEST_SEGMENT;
         let room = window.saturating_sub(self.request.len());
         Limits {
             window: window as u32,

@@ -7,8 +7,14 @@ use wireboot_tcp::{Flags, Reply, Transmit};
 use super::*;
 
 const CLIENT: Mac = [0x52, 0x54, 0, 1, 2, 3];
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 200);
+const ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1)),
+];
+const CLIENT_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 77, 0, 200)),
+    IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 200)),
+];
 /// Frames that leave while nothing comes and no time passes, at most: the windows of all transfers, and those that TCP opens with.
 const MOST: usize = 64 + 64 * 512 + 64 * 64;
 
@@ -38,6 +44,8 @@ impl<'a> Input<'a> {
 /// What a client has learnt of a connection, so that the input can say something that fits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Learnt {
+    /// By which version the client sends.
+    ipv6: bool,
     /// The server's port of the last datagram.
     udp: u16,
     /// What the server sends next, and what it awaits.
@@ -71,7 +79,7 @@ fn act(
     now: &mut Duration,
     learnt: &mut Learnt,
 ) -> Option<()> {
-    match input.byte()? % 9 {
+    match input.byte()? % 11 {
         0 => station.take(input.bytes()?, false, *now),
         1 | 2 => {
             let port = u16::from(input.byte()?);
@@ -81,8 +89,8 @@ fn act(
                 2 => learnt.udp,
                 other => u16::from(other),
             };
-            let from = SocketAddrV4::new(CLIENT_ADDRESS, port);
-            let frame = frame::datagram(CLIENT, from, peer(to), input.bytes()?);
+            let (from, peer) = ends(*learnt, port, to);
+            let frame = frame::datagram(CLIENT, from, peer, input.bytes()?);
             station.take(&frame, false, *now);
         }
         3 | 4 => {
@@ -97,9 +105,9 @@ fn act(
             out.wnd = input.number()?;
             let payload = input.bytes()?;
             out.len = payload.len();
-            let from = SocketAddrV4::new(CLIENT_ADDRESS, port);
+            let (from, peer) = ends(*learnt, port, exchanges::PORT);
             let mut frame = Vec::new();
-            let partial = frame::tcp_headers(&mut frame, CLIENT, from, peer(exchanges::PORT), &out);
+            let partial = frame::tcp_headers(&mut frame, CLIENT, from, peer, &out);
             frame.extend_from_slice(payload);
             partial.complete(&mut frame);
             station.take(&frame, false, *now);
@@ -107,6 +115,25 @@ fn act(
         5 => *now += Duration::from_millis(1 << (input.byte()? % 17)),
         6 => drain(station, *now, learnt, input.byte()?.into()),
         7 => station.forget_flows(),
+        8 => learnt.ipv6 = !learnt.ipv6,
+        9 => {
+            // Discovery, and DHCPv6.
+            let from = Ipv6Addr::from(0xfe80_u128 << 112 | u128::from(input.byte()?));
+            let all = Peer {
+                mac: [0x33, 0x33, 0, 0, 0, 1],
+                address: match input.byte()? {
+                    0 => (crate::ra::ALL_ROUTERS, 0).into(),
+                    1 => (LINK_LOCAL, 0).into(),
+                    _ => ALL_DHCPV6_SERVERS,
+                },
+            };
+            let bytes = input.bytes()?;
+            let frame = match all.address.port() {
+                0 => frame::neighbour(CLIENT, from, all, bytes),
+                port => frame::datagram(CLIENT, (from, port).into(), all, bytes),
+            };
+            station.take(&frame, false, *now);
+        }
         _ => {
             station.send_long_datagrams(input.byte()?.is_multiple_of(2));
             station.forget_flows();
@@ -115,17 +142,24 @@ fn act(
     Some(())
 }
 
-fn peer(port: u16) -> Peer {
-    Peer {
+/// A client's end at this port, and the station's.
+fn ends(learnt: Learnt, port: u16, to: u16) -> (SocketAddr, Peer) {
+    let version = usize::from(learnt.ipv6);
+    let peer = Peer {
         mac: MAC,
-        address: SocketAddrV4::new(ADDRESS, port),
-    }
+        address: (ADDRESSES[version], to).into(),
+    };
+    ((CLIENT_ADDRESSES[version], port).into(), peer)
 }
 
 /// Takes frames; no more than `most` leave.
 fn drain(station: &mut Station, now: Duration, learnt: &mut Learnt, most: usize) {
     // A guest that takes them gets frames that are to be cut.
-    let longest = most.is_multiple_of(2).then_some(20_000);
+    let most_segments = most.is_multiple_of(2).then_some(20_000);
+    let longest = Longest {
+        ipv4: most_segments,
+        ipv6: most_segments,
+    };
     for count in 0..most {
         assert!(count < MOST, "there is no end of frames");
         let Some(frame) = station.next(now, longest) else {
@@ -141,7 +175,7 @@ fn drain(station: &mut Station, now: Duration, learnt: &mut Learnt, most: usize)
         }
         let most = match frame.cut {
             None => 14 + MTU,
-            Some(Cut::Segments(_)) => longest.unwrap_or(0),
+            Some(Cut::SegmentsIpv4(_) | Cut::SegmentsIpv6(_)) => most_segments.unwrap_or(0),
             Some(Cut::Fragments(_)) => 14 + 65_535,
         };
         assert!(whole.len() <= most, "a frame of {} bytes", whole.len());

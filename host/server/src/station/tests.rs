@@ -18,6 +18,13 @@ const CLIENT: Mac = [0x52, 0x54, 0, 1, 2, 3];
 const PATIENT: Duration = Duration::from_millis(500);
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 200);
+const ADDRESS_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1);
+const CLIENT_ADDRESS_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 0x1000);
+/// The ends of a client, and of the server.
+const VERSIONS: [(IpAddr, IpAddr); 2] = [
+    (IpAddr::V4(CLIENT_ADDRESS), IpAddr::V4(ADDRESS)),
+    (IpAddr::V6(CLIENT_ADDRESS_IPV6), IpAddr::V6(ADDRESS_IPV6)),
+];
 
 /// A station, its directory and its events.
 struct Scene {
@@ -26,6 +33,8 @@ struct Scene {
     now: Duration,
     /// Of frames that are to be cut.
     longest: Option<usize>,
+    /// The addresses of clients and the server, as one of [`VERSIONS`].
+    ends: (IpAddr, IpAddr),
 }
 
 fn bytes(len: usize) -> Vec<u8> {
@@ -52,7 +61,26 @@ impl Scene {
             scratch,
             now: Duration::from_secs(1),
             longest: None,
+            ends: VERSIONS[0],
         }
+    }
+
+    /// The server's end at this port, and the client's.
+    fn peer(&self, port: u16) -> Peer {
+        Peer {
+            mac: MAC,
+            address: (self.ends.1, port).into(),
+        }
+    }
+
+    fn from(&self, port: u16) -> SocketAddr {
+        (self.ends.0, port).into()
+    }
+
+    /// A datagram of the client's.
+    fn say(&mut self, from: u16, to: u16, payload: &[u8]) {
+        let frame = frame::datagram(CLIENT, self.from(from), self.peer(to), payload);
+        self.take(&frame);
     }
 
     fn served(&self) -> std::path::PathBuf {
@@ -70,7 +98,11 @@ impl Scene {
     /// The next frame, whole, as the wire of a guest that completes no checksums puts it.
     fn next(&mut self) -> Option<Vec<u8>> {
         loop {
-            let frame = self.station.next(self.now, self.longest)?;
+            let longest = Longest {
+                ipv4: self.longest,
+                ipv6: self.longest,
+            };
+            let frame = self.station.next(self.now, longest)?;
             let mut whole = frame.head.to_vec();
             let cut = frame.cut;
             let mut failure = None;
@@ -86,7 +118,7 @@ impl Scene {
             assert_eq!(cut.is_some(), whole.len() > 14 + MTU);
             let longest = match cut {
                 None => 14 + MTU,
-                Some(Cut::Segments(_)) => self.longest.unwrap(),
+                Some(Cut::SegmentsIpv4(_) | Cut::SegmentsIpv6(_)) => self.longest.unwrap(),
                 Some(Cut::Fragments(_)) => 14 + 65_535,
             };
             assert!(whole.len() <= longest);
@@ -132,17 +164,6 @@ fn append(whole: &mut Vec<u8>, piece: Piece<'_>) -> std::io::Result<()> {
             }
         }),
     }
-}
-
-fn peer(port: u16) -> Peer {
-    Peer {
-        mac: MAC,
-        address: SocketAddrV4::new(ADDRESS, port),
-    }
-}
-
-fn from(port: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(CLIENT_ADDRESS, port)
 }
 
 /// What the client finds in a frame to it.
@@ -233,10 +254,10 @@ fn boot_file(scene: &mut Scene, class: &str, architecture: u16, user: Option<&[u
     if let Some(user) = user {
         discover.options.set(option::USER_CLASS, user);
     }
-    let from = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, CLIENT_PORT);
+    let from = (Ipv4Addr::UNSPECIFIED, CLIENT_PORT).into();
     let to = Peer {
         mac: [0xff; 6],
-        address: SocketAddrV4::new(Ipv4Addr::BROADCAST, SERVER_PORT),
+        address: (Ipv4Addr::BROADCAST, SERVER_PORT).into(),
     };
     scene.take(&frame::datagram(CLIENT, from, to, &discover.emit()));
     let offer = scene.next().unwrap();
@@ -302,7 +323,7 @@ fn read_by_tftp(
 ) -> Result<Vec<u8>, (ErrorCode, String)> {
     const PORT: u16 = 3000;
     let packet = request(name, options);
-    scene.take(&frame::datagram(CLIENT, from(PORT), peer(69), &packet));
+    scene.say(PORT, 69, &packet);
     let block_size = usize::from(options.block_size.unwrap_or(512));
     let window = options.window_size.unwrap_or(1);
     let (mut file, mut expected, mut frames, mut unacknowledged) = (Vec::new(), 1u16, 0, 0);
@@ -321,12 +342,7 @@ fn read_by_tftp(
         silent = 0;
         let (port, _, payload) = udp(&frame);
         let acknowledge = |scene: &mut Scene, block| {
-            scene.take(&frame::datagram(
-                CLIENT,
-                from(PORT),
-                peer(port),
-                &ack(block),
-            ));
+            scene.say(PORT, port, &ack(block));
             scene.now += Duration::from_millis(1);
         };
         match Packet::parse(payload).unwrap() {
@@ -371,22 +387,25 @@ fn files_come_by_tftp() {
     let file = bytes(100_000);
     let mut scene = Scene::new(&[("file", &file), ("empty", b""), ("even", &file[..1024])]);
     let whole = |_| false;
-    for asked in [
-        TransferOptions::default(),
-        options(1468, 1),
-        options(1468, 8),
-        options(8, 64),
-    ] {
-        assert!(read_by_tftp(&mut scene, "file", asked, whole).as_ref() == Ok(&file));
-        assert_eq!(scene.flows(), 0);
+    for ends in VERSIONS {
+        scene.ends = ends;
+        for asked in [
+            TransferOptions::default(),
+            options(1448, 1),
+            options(1448, 8),
+            options(8, 64),
+        ] {
+            assert!(read_by_tftp(&mut scene, "file", asked, whole).as_ref() == Ok(&file));
+            assert_eq!(scene.flows(), 0);
+        }
     }
     for (name, len) in [("empty", 0), ("even", 1024)] {
         let got = read_by_tftp(&mut scene, name, TransferOptions::default(), whole);
         assert!(got.as_deref() == Ok(&file[..len]), "{name}");
     }
     let events = scene.events();
-    assert_eq!(events.matches("tftp-start").count(), 6);
-    assert_eq!(events.matches("tftp-done").count(), 6, "{events}");
+    assert_eq!(events.matches("tftp-start").count(), 10);
+    assert_eq!(events.matches("tftp-done").count(), 10, "{events}");
     assert!(!events.contains("sent again"), "{events}");
 }
 
@@ -394,15 +413,24 @@ fn files_come_by_tftp() {
 fn no_block_is_longer_than_the_link_takes() {
     let file = bytes(10_000);
     let mut scene = Scene::new(&[("file", &file)]);
-    let packet = request("file", options(9000, 4));
-    scene.take(&frame::datagram(CLIENT, from(3000), peer(69), &packet));
-    let oack = scene.next().unwrap();
-    let (port, _, payload) = udp(&oack);
-    assert!(payload.windows(4).any(|w| w == b"1468"), "{payload:?}");
-    scene.take(&frame::datagram(CLIENT, from(3000), peer(port), &ack(0)));
-    let window = scene.all();
-    assert_eq!(window.len(), 4);
-    assert!(window.iter().all(|frame| frame.len() == 14 + MTU));
+    // Over IPv6 not for a machine either that takes datagrams longer than the MTU.
+    for (ends, long, granted) in [
+        (VERSIONS[0], false, b"1468"),
+        (VERSIONS[1], false, b"1448"),
+        (VERSIONS[1], true, b"1448"),
+    ] {
+        scene.ends = ends;
+        scene.station.send_long_datagrams(long);
+        scene.say(3000, 69, &request("file", options(9000, 4)));
+        let oack = scene.next().unwrap();
+        let (port, _, payload) = udp(&oack);
+        assert!(payload.windows(4).any(|w| w == granted), "{payload:?}");
+        scene.say(3000, port, &ack(0));
+        let window = scene.all();
+        assert_eq!(window.len(), 4);
+        assert!(window.iter().all(|frame| frame.len() == 14 + MTU));
+        scene.station.forget_flows();
+    }
 }
 
 /// To a machine that takes datagrams longer than the MTU.
@@ -427,11 +455,11 @@ fn the_headers_of_a_long_block_say_that_it_may_be_cut() {
     let mut scene = Scene::new(&[("file", &file)]);
     scene.station.send_long_datagrams(true);
     let packet = request("file", options(65_464, 2));
-    scene.take(&frame::datagram(CLIENT, from(3000), peer(69), &packet));
+    scene.say(3000, 69, &packet);
     let port = udp(&scene.next().unwrap()).0;
-    scene.take(&frame::datagram(CLIENT, from(3000), peer(port), &ack(0)));
+    scene.say(3000, port, &ack(0));
     for id in [1, 2] {
-        let frame = scene.station.next(scene.now, None).unwrap();
+        let frame = scene.station.next(scene.now, Longest::default()).unwrap();
         assert_eq!(frame.cut, Some(Cut::Fragments(1480)));
         let partial = frame.partial.unwrap();
         assert_eq!((partial.start, partial.offset), (34, 6));
@@ -531,7 +559,7 @@ impl Client {
             .tcp_time(scene.station.host.epoch + scene.now);
         Self {
             port,
-            connection: Connection::connect(1460, 1000, now),
+            connection: Connection::connect(exchanges::mss(scene.ends.0), 1000, now),
             sent: Vec::new(),
             received: Vec::new(),
             frames: 0,
@@ -563,8 +591,13 @@ impl Client {
             while let Some(out) = self.connection.transmit(now, &limits) {
                 moved = true;
                 let mut frame = Vec::new();
-                let partial =
-                    frame::tcp_headers(&mut frame, CLIENT, from(self.port), peer(80), &out);
+                let partial = frame::tcp_headers(
+                    &mut frame,
+                    CLIENT,
+                    scene.from(self.port),
+                    scene.peer(80),
+                    &out,
+                );
                 frame.extend_from_slice(&self.sent[out.offset as usize..][..out.len]);
                 partial.complete(&mut frame);
                 scene.take(&frame);
@@ -643,7 +676,13 @@ fn responses(mut bytes: &[u8]) -> Vec<(String, &[u8])> {
 fn files_come_by_http_one_behind_the_other() {
     let file = bytes(300_000);
     let mut scene = Scene::new(&[("file", &file), ("small", b"small"), ("empty", b"")]);
-    for lost in [(|_| false) as fn(u32) -> bool, |n| n % 11 == 5] {
+    for (lost, ends) in [
+        ((|_| false) as fn(u32) -> bool, VERSIONS[0]),
+        (|n| n % 11 == 5, VERSIONS[0]),
+        (|_| false, VERSIONS[1]),
+        (|n| n % 11 == 5, VERSIONS[1]),
+    ] {
+        scene.ends = ends;
         let mut client = Client::new(&scene, 4000);
         client.send(
             b"GET /file HTTP/1.1\r\n\r\nGET /small HTTP/1.1\r\n\r\nGET /empty HTTP/1.1\r\n\r\n",
@@ -669,19 +708,22 @@ fn files_come_by_http_one_behind_the_other() {
         assert_eq!(scene.flows(), 0);
     }
     let events = scene.events();
-    assert_eq!(events.matches("http-start").count(), 10, "{events}");
-    assert_eq!(events.matches("http-done").count(), 10, "{events}");
+    assert_eq!(events.matches("http-start").count(), 20, "{events}");
+    assert_eq!(events.matches("http-done").count(), 20, "{events}");
 }
 
 #[test]
 fn a_guest_that_takes_them_gets_units_of_many_segments() {
     let file = bytes(3_000_000);
     let mut scene = Scene::new(&[("file", &file)]);
-    for (longest, lost) in [
-        (14 + 65_535, (|_| false) as fn(u32) -> bool),
-        (1 << 20, |n| n % 11 == 5),
-        (4000, |_| false),
+    for (longest, lost, ends) in [
+        (14 + 65_535, (|_| false) as fn(u32) -> bool, VERSIONS[0]),
+        (1 << 20, |n| n % 11 == 5, VERSIONS[0]),
+        (4000, |_| false, VERSIONS[0]),
+        (14 + 65_535, |_| false, VERSIONS[1]),
+        (4000, |n| n % 11 == 5, VERSIONS[1]),
     ] {
+        scene.ends = ends;
         scene.longest = Some(longest);
         let mut client = Client::new(&scene, 4000);
         client.send(b"GET /file HTTP/1.1\r\nConnection: close\r\n\r\n");
@@ -740,7 +782,7 @@ fn clients_that_say_nothing_are_given_up() {
         options: wireboot_wire::tftp::Options::new(b""),
     })
     .emit(&mut packet);
-    scene.take(&frame::datagram(CLIENT, from(3000), peer(69), &packet));
+    scene.say(3000, 69, &packet);
     assert_eq!(scene.flows(), 2);
     let mut frames = 0;
     loop {
@@ -770,12 +812,7 @@ fn what_one_machine_begins_is_bounded() {
     })
     .emit(&mut packet);
     for port in 0..=1000 {
-        scene.take(&frame::datagram(
-            CLIENT,
-            from(3000 + port),
-            peer(69),
-            &packet,
-        ));
+        scene.say(3000 + port, 69, &packet);
         let now = scene
             .station
             .host
@@ -787,7 +824,12 @@ fn what_one_machine_begins_is_bounded() {
             unit: 0,
         };
         let syn = opening.transmit(now, &limits).unwrap();
-        scene.take(&frame::segment(CLIENT, from(3000 + port), peer(80), &syn));
+        scene.take(&frame::segment(
+            CLIENT,
+            scene.from(3000 + port),
+            scene.peer(80),
+            &syn,
+        ));
         scene.now += Duration::from_millis(1);
     }
     assert_eq!(
@@ -819,24 +861,29 @@ fn other_ports_are_closed_and_other_hosts_are_not_answered() {
         unit: 0,
     };
     let syn = opening.transmit(now, &limits).unwrap();
-    scene.take(&frame::segment(CLIENT, from(3000), peer(22), &syn));
+    scene.take(&frame::segment(
+        CLIENT,
+        scene.from(3000),
+        scene.peer(22),
+        &syn,
+    ));
     match parsed(&scene.next().unwrap()) {
         Arrived::Tcp { from, segment, .. } => {
             assert_eq!((from.address.port(), segment.flags.0), (22, 0x14));
         }
         other => panic!("{other:?}"),
     }
-    let mut to = peer(80);
-    to.address.set_ip(CLIENT_ADDRESS);
-    scene.take(&frame::segment(CLIENT, from(3000), to, &syn));
+    let mut to = scene.peer(80);
+    to.address.set_ip(CLIENT_ADDRESS.into());
+    scene.take(&frame::segment(CLIENT, scene.from(3000), to, &syn));
     for source in [
         Ipv4Addr::BROADCAST,
         Ipv4Addr::new(10, 77, 0, 255),
         ADDRESS,
         Ipv4Addr::UNSPECIFIED,
     ] {
-        let source = SocketAddrV4::new(source, 3000);
-        scene.take(&frame::segment(CLIENT, source, peer(80), &syn));
+        let source = (source, 3000).into();
+        scene.take(&frame::segment(CLIENT, source, scene.peer(80), &syn));
     }
     assert_eq!((scene.next(), scene.flows()), (None, 0));
 }
@@ -852,14 +899,14 @@ fn ask(scene: &mut Scene, port: u16, options: TransferOptions) {
         options: wireboot_wire::tftp::Options::new(&pairs),
     })
     .emit(&mut packet);
-    scene.take(&frame::datagram(CLIENT, from(port), peer(69), &packet));
+    scene.say(port, 69, &packet);
 }
 
 /// The client at this port acknowledges a block to the server's.
 fn acknowledge(scene: &mut Scene, (port, server): (u16, u16), block: u16) {
     let mut packet = Vec::new();
     Packet::Ack { block }.emit(&mut packet);
-    scene.take(&frame::datagram(CLIENT, from(port), peer(server), &packet));
+    scene.say(port, server, &packet);
 }
 
 /// The ports of client and server of each datagram that leaves now.
@@ -924,12 +971,7 @@ fn no_two_transfers_have_one_port() {
         let mut packet = Vec::new();
         let (code, text) = (ErrorCode::UNDEFINED, &b""[..]);
         Packet::Error { code, text }.emit(&mut packet);
-        scene.take(&frame::datagram(
-            CLIENT,
-            from(client),
-            peer(server),
-            &packet,
-        ));
+        scene.say(client, server, &packet);
         assert_eq!((scene.next(), scene.flows()), (None, 1));
     }
 }
@@ -999,7 +1041,7 @@ fn what_changed_on_its_way_is_passed_over() {
     let syn = Connection::connect(1460, 1, now)
         .transmit(now, &limits)
         .unwrap();
-    let syn = frame::segment(CLIENT, from(3000), peer(80), &syn);
+    let syn = frame::segment(CLIENT, scene.from(3000), scene.peer(80), &syn);
     // Destination, source, type; time to live, flags (a fragment); checksums; the last byte.
     for at in [5, 6, 12, 22, 20] {
         for frame in [&read, &syn] {
@@ -1065,4 +1107,296 @@ fn a_client_that_ends_its_side_gets_its_answer_and_an_end() {
         );
         assert!(scene.now < begun + PATIENT);
     }
+}
+
+const LINK_LOCAL_OF_CLIENT: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7);
+const ALL_NODES: Ipv6Addr = crate::ra::ALL_NODES;
+
+/// A message of ICMPv6 from the client to a group or to the station.
+fn message(from: Ipv6Addr, to: Ipv6Addr, bytes: &[u8]) -> Vec<u8> {
+    let [.., a, b, c, d] = to.octets();
+    let to = Peer {
+        mac: if to.is_multicast() {
+            [0x33, 0x33, a, b, c, d]
+        } else {
+            MAC
+        },
+        address: (to, 0).into(),
+    };
+    frame::neighbour(CLIENT, from, to, bytes)
+}
+
+/// Whose address, from whom to whom, and the message, of a frame to a host of the link.
+fn heard(frame: &[u8]) -> (Ipv6Addr, Ipv6Addr, &[u8]) {
+    match parsed(frame) {
+        Arrived::Neighbour {
+            mac,
+            from,
+            to,
+            message,
+        } => {
+            assert_eq!(mac, MAC);
+            (from, to, message)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn solicitation(target: Ipv6Addr) -> Vec<u8> {
+    [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets()].concat()
+}
+
+#[test]
+fn who_solicits_its_address_is_told() {
+    let mut scene = Scene::new(&[]);
+    let own = |kind: u8| [&[kind, 1][..], &CLIENT].concat();
+    for target in [ADDRESS_IPV6, LINK_LOCAL] {
+        let [.., a, b, c] = target.octets();
+        let low = u16::from_be_bytes([b, c]);
+        let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low);
+        let asks = [solicitation(target), own(1)].concat();
+        for (from, to, asks) in [
+            (LINK_LOCAL_OF_CLIENT, group, asks.clone()),
+            (CLIENT_ADDRESS_IPV6, target, solicitation(target)),
+        ] {
+            scene.take(&message(from, to, &asks));
+            let reply = scene.next().unwrap();
+            assert_eq!(reply[..6], CLIENT);
+            let (who, whom, told) = heard(&reply);
+            assert_eq!((who, whom), (target, from));
+            // Solicited, override.
+            let told = (told[0], told[4], &told[8..24], &told[24..]);
+            let ours = [&[2, 1][..], &MAC].concat();
+            assert_eq!(told, (136, 0x60, &target.octets()[..], &ours[..]));
+        }
+        // Who has no address yet looks whether this one is free: all are told.
+        let nobody = Ipv6Addr::UNSPECIFIED;
+        scene.take(&message(nobody, group, &solicitation(target)));
+        let reply = scene.next().unwrap();
+        assert_eq!(reply[..6], [0x33, 0x33, 0, 0, 0, 1]);
+        let (_, whom, told) = heard(&reply);
+        assert_eq!((whom, told[4]), (ALL_NODES, 0x20));
+        scene.take(&message(nobody, group, &asks));
+        // Another's group.
+        scene.take(&message(LINK_LOCAL_OF_CLIENT, ALL_NODES, &asks));
+        for wrong in [&[1, 0, 0, 0, 0, 0, 0, 0][..], &[1, 2], &[1]] {
+            let asks = [&solicitation(target)[..], wrong].concat();
+            scene.take(&message(LINK_LOCAL_OF_CLIENT, group, &asks));
+        }
+        let mut routed = message(LINK_LOCAL_OF_CLIENT, group, &asks);
+        routed[21] = 254;
+        scene.take(&routed);
+        let mut broken = message(LINK_LOCAL_OF_CLIENT, group, &asks);
+        broken[56] ^= 1;
+        scene.take(&broken);
+        let others = solicitation(CLIENT_ADDRESS_IPV6);
+        scene.take(&message(LINK_LOCAL_OF_CLIENT, target, &others));
+        assert_eq!(scene.next(), None);
+    }
+}
+
+#[test]
+fn who_solicits_a_router_is_told_of_the_network() {
+    let mut scene = Scene::on(3, &[]);
+    let asks = [133, 0, 0, 0, 0, 0, 0, 0];
+    let routers = crate::ra::ALL_ROUTERS;
+    assert_eq!((scene.next(), scene.station.due()), (None, None));
+    scene.take(&message(LINK_LOCAL_OF_CLIENT, routers, &asks));
+    let told = scene.all();
+    let [answer, all] = &told[..] else {
+        panic!("{told:?}");
+    };
+    let (from, to, advertisement) = heard(answer);
+    assert_eq!((from, to), (LINK_LOCAL, LINK_LOCAL_OF_CLIENT));
+    // Managed, other; no router.
+    assert_eq!(
+        advertisement[..8],
+        [134, 0, advertisement[2], advertisement[3], 64, 0xc0, 0, 0]
+    );
+    let prefix = advertisement
+        .windows(16)
+        .find(|w| w.starts_with(&[0xfd, 0, 0, 0x77]));
+    assert_eq!(
+        prefix,
+        Some(&[0xfd, 0, 0, 0x77, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0][..])
+    );
+    assert_eq!(
+        (&all[..6], heard(all).1),
+        (&[0x33, 0x33, 0, 0, 0, 1][..], ALL_NODES)
+    );
+    // From then on now and then.
+    let due = scene.station.due().unwrap();
+    assert!(due > scene.now);
+    scene.now = due;
+    assert_eq!(heard(&scene.next().unwrap()).1, ALL_NODES);
+    // Nobody is there any more.
+    scene.station.forget_flows();
+    assert_eq!((scene.next(), scene.station.due()), (None, None));
+    // Without an address of its own.
+    scene.take(&message(Ipv6Addr::UNSPECIFIED, routers, &asks));
+    let told = scene.all();
+    assert_eq!(
+        told.iter().map(|one| heard(one).1).collect::<Vec<_>>(),
+        [ALL_NODES]
+    );
+}
+
+/// What firmware asks DHCPv6 for by HTTP Boot.
+fn solicit(kind: wire6::MessageType, server: Option<&[u8]>, architecture: u16) -> Vec<u8> {
+    use wireboot_wire::dhcpv6::option;
+    let mut solicit = wire6::Writer::new(kind, 77);
+    solicit.option(option::CLIENT_ID, duid::from_mac(CLIENT));
+    if let Some(server) = server {
+        solicit.option(option::SERVER_ID, server);
+    }
+    solicit.option(option::ARCHITECTURE, architecture.to_be_bytes());
+    let ia = option::IaNa {
+        iaid: 5,
+        t1: 0,
+        t2: 0,
+        options: wire6::Options::default(),
+    };
+    solicit.ia_na(&ia, |_| {});
+    solicit.finish()
+}
+
+#[test]
+fn machines_get_an_address_and_are_told_what_to_boot_by_dhcpv6() {
+    let mut scene = Scene::on(2, &[("wireboot.efi", b"MZ")]);
+    let ask = |scene: &mut Scene, to: Ipv6Addr, from: Ipv6Addr, message: &[u8]| {
+        let to = Peer {
+            mac: [0x33, 0x33, 0, 1, 0, 2],
+            address: (to, 547).into(),
+        };
+        let from = (from, 546).into();
+        scene.take(&frame::datagram(CLIENT, from, to, message));
+    };
+    for (architecture, url) in [
+        (16, "http://[fd00:77:0:2::1]/wireboot.efi"),
+        (7, "tftp://[fd00:77:0:2::1]/wireboot.efi"),
+    ] {
+        let message = solicit(wire6::MessageType::Solicit, None, architecture);
+        ask(
+            &mut scene,
+            wire6::ALL_SERVERS,
+            LINK_LOCAL_OF_CLIENT,
+            &message,
+        );
+        let advertise = scene.next().unwrap();
+        let (from, to, payload) = udp(&advertise);
+        assert_eq!((from, to), (547, 546));
+        let advertise = wire6::Message::parse(payload).unwrap();
+        assert_eq!(advertise.kind, wire6::MessageType::Advertise);
+        let server = advertise.options.server_id().unwrap().to_vec();
+        let request = solicit(wire6::MessageType::Request, Some(&server), architecture);
+        ask(
+            &mut scene,
+            wire6::ALL_SERVERS,
+            LINK_LOCAL_OF_CLIENT,
+            &request,
+        );
+        let reply = scene.next().unwrap();
+        let reply = wire6::Message::parse(udp(&reply).2).unwrap();
+        assert_eq!(reply.options.boot_file_url(), Some(url));
+        let given = reply.options.ia_na().next().unwrap();
+        let given = given.options.ia_addresses().next().unwrap().address;
+        let [0xfd00, 0x77, 0, 2, 0, 0, 0, last] = given.segments() else {
+            panic!("{given}");
+        };
+        assert!(last >= 0x1000);
+    }
+    let message = solicit(wire6::MessageType::Solicit, None, 7);
+    // To the server alone, and from elsewhere.
+    ask(&mut scene, LINK_LOCAL, LINK_LOCAL_OF_CLIENT, &message);
+    ask(
+        &mut scene,
+        wire6::ALL_SERVERS,
+        CLIENT_ADDRESS_IPV6,
+        &message,
+    );
+    assert_eq!(scene.next(), None);
+    assert!(scene.events().contains("dhcpv6-reply"));
+}
+
+#[test]
+fn an_echo_comes_back_over_ipv6() {
+    let mut scene = Scene::new(&[]);
+    for us in [ADDRESS_IPV6, LINK_LOCAL] {
+        let mut frame = Vec::new();
+        etherparse::PacketBuilder::ethernet2(CLIENT, MAC)
+            .ipv6(LINK_LOCAL_OF_CLIENT.octets(), us.octets(), 64)
+            .icmpv6_echo_request(3, 4)
+            .write(&mut frame, b"abcde")
+            .unwrap();
+        scene.take(&frame);
+        let mut expected = Vec::new();
+        etherparse::PacketBuilder::ethernet2(MAC, CLIENT)
+            .ipv6(us.octets(), LINK_LOCAL_OF_CLIENT.octets(), 64)
+            .icmpv6_echo_reply(3, 4)
+            .write(&mut expected, b"abcde")
+            .unwrap();
+        assert_eq!(scene.next(), Some(expected));
+        *frame.last_mut().unwrap() ^= 1;
+        scene.take(&frame);
+        assert_eq!(scene.next(), None);
+    }
+}
+
+/// RFC 8200, section 8.1: a datagram without a checksum is none. RFC 768: a checksum of zero is sent as all ones.
+#[test]
+fn datagrams_over_ipv6_have_checksums() {
+    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    scene.ends = VERSIONS[1];
+    let request = request("file", options(512, 1));
+    let mut frame = frame::datagram(CLIENT, scene.from(3000), scene.peer(69), &request);
+    for checksum in [[0, 0], [1, 1]] {
+        let mut other = frame.clone();
+        other[60..62].copy_from_slice(&checksum);
+        scene.take(&other);
+        assert_eq!(scene.next(), None);
+    }
+    // The client leaves it to the card.
+    frame[60..62].fill(0);
+    scene.station.take(&frame, true, scene.now);
+    assert_eq!(scene.flows(), 1);
+    // Payload that makes the sum zero.
+    let (from, to) = (scene.from(3000), scene.peer(69));
+    let frame = frame::datagram(CLIENT, from, to, &[0, 0]);
+    let sum = [frame[60], frame[61]];
+    let zero = frame::datagram(CLIENT, from, to, &sum);
+    assert_eq!(zero[60..62], [0xff, 0xff]);
+    assert!(matches!(
+        parsed_by_station(&zero),
+        Some(Arrived::Udp { .. })
+    ));
+}
+
+fn parsed_by_station(frame: &[u8]) -> Option<Arrived<'_>> {
+    frame::parse(frame, MAC, false)
+}
+
+#[test]
+fn its_two_addresses_have_connections_of_their_own() {
+    let mut scene = Scene::new(&[("file", b"file")]);
+    for us in [ADDRESS_IPV6, LINK_LOCAL] {
+        scene.ends = (VERSIONS[1].0, us.into());
+        let mut client = Client::new(&scene, 4000);
+        client.send(b"GET /file HTTP/1.1\r\n\r\n");
+        client.run(&mut scene, |_| false);
+        assert_eq!(responses(&client.received)[0].1, b"file");
+    }
+    for us in [ADDRESS_IPV6, LINK_LOCAL] {
+        scene.ends = (VERSIONS[1].0, us.into());
+        scene.say(3000, 69, &request("file", options(512, 1)));
+        let oack = scene.next().unwrap();
+        assert_eq!(oack[22..38], us.octets());
+    }
+    assert_eq!(scene.flows(), 4);
+    for source in [Ipv6Addr::UNSPECIFIED, ALL_NODES, LINK_LOCAL, ADDRESS_IPV6] {
+        scene.ends = (source.into(), ADDRESS_IPV6.into());
+        scene.say(3001, 69, &request("file", options(512, 1)));
+    }
+    scene.ends = (VERSIONS[1].0, CLIENT_ADDRESS_IPV6.into());
+    scene.say(3001, 69, &request("file", options(512, 1)));
+    assert_eq!(scene.flows(), 4);
 }

@@ -31,14 +31,24 @@ enum End {
     Fault,
 }
 
-/// Boots as far as the file. Where nothing comes the engine's time passes faster, so that it has soon waited in vain.
+/// Boots as far as the file, by the version of IP that comes first. Where nothing comes the engine's time passes faster, so that it has soon waited in vain.
 fn download(served: &Served, guest: &Guest, scheme: &str) -> End {
     let mut machine = Machine::start(guest, SEED, Some(0x1234)).unwrap();
     machine.ask_for_lease(PATIENCE);
+    let mut begun = false;
     loop {
         match machine.turn() {
+            // The other version's.
+            Ok(Some(Event::Lease { .. })) if begun => {}
             Ok(Some(Event::Lease { result, .. })) => match result {
-                Ok(_) => machine.begin(&format!("{scheme}://10.77.0.1/file")),
+                Ok(leases) => {
+                    let host = match leases.v4 {
+                        Some(_) => "10.77.0.1",
+                        None => "[fd00:77::1]",
+                    };
+                    machine.begin(&format!("{scheme}://{host}/file"));
+                    begun = true;
+                }
                 Err(_) => return End::Failed,
             },
             Ok(Some(Event::Done { result, .. })) => {
