@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use libc::HUGETLBFS_MAGIC;
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs};
+use rustix::io::ReadWriteFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use wireboot_card::{GuestMemory, Span, Unmapped};
 
@@ -244,7 +245,8 @@ impl Mapping {
         usize::try_from(put).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Reads once from `file`, `offset` bytes from its beginning: `len` bytes to the spans, behind their first `skip`. How many bytes.
+    /// Reads once from `file`, `offset` bytes from its beginning: `len` bytes to the spans, behind their first `skip`, with these flags of preadv2(2).
+    /// How many bytes.
     ///
     /// # Errors
     /// As [`Self::read_from`].
@@ -253,8 +255,8 @@ impl Mapping {
         file: BorrowedFd<'_>,
         offset: u64,
         spans: &[Span],
-        skip: usize,
-        len: usize,
+        (skip, len): (usize, usize),
+        flags: ReadWriteFlags,
     ) -> io::Result<usize> {
         let offset = offset.try_into().map_err(io::Error::other)?;
         let mut vectors = Vectors::new();
@@ -262,8 +264,15 @@ impl Mapping {
             self.push(&mut vectors, &[span])?;
         }
         // SAFETY: each vector is guest memory that `at` has found in the mapping, to which there is no reference.
-        let got =
-            unsafe { libc::preadv(file.as_raw_fd(), vectors.first(), vectors.count(), offset) };
+        let got = unsafe {
+            libc::preadv2(
+                file.as_raw_fd(),
+                vectors.first(),
+                vectors.count(),
+                offset,
+                flags.bits() as libc::c_int,
+            )
+        };
         usize::try_from(got).map_err(|_| io::Error::last_os_error())
     }
 

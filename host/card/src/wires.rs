@@ -42,7 +42,8 @@ impl HostWire {
     /// Readable when something has come.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::None | Self::Server(_) => None,
+            Self::None => None,
+            Self::Server(server) => Some(server.descriptor()),
             Self::Tap(tap) => tap.descriptor(),
             Self::Packet(socket) => Some(socket.descriptor()),
             Self::Switch(port) => Some(port.descriptor()),

@@ -93,6 +93,16 @@ impl Content {
         }
     }
 
+    /// Whether both are clones of one.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.source, &other.source) {
+            (Source::File(one), Source::File(other)) => Arc::ptr_eq(one, other),
+            (Source::Bytes(one), Source::Bytes(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     /// Length in bytes when it was opened.
     pub fn len(&self) -> u64 {
         self.len

@@ -20,6 +20,7 @@ mod exchanges;
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod held;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use self::discovery::Discovery;
 use self::downloads::{Downloads, Step};
 use self::exchanges::Exchanges;
 use self::frame::{Arrived, Mac, Peer};
+use self::held::{Held, Made};
 use crate::dhcp::{Answers, Destination, Responder};
 use crate::dhcpv6::{self, range_of};
 use crate::directory::Directory;
@@ -162,8 +164,8 @@ pub struct Station {
     /// The flow whose turn it is: downloads first.
     turn: usize,
     streak: u32,
-    /// Whose the last frame was.
-    last: Option<Flow>,
+    /// The last frame, and whose it was.
+    last: Option<(Flow, Made)>,
     head: Vec<u8>,
     due: Option<Instant>,
 }
@@ -413,7 +415,13 @@ impl Station {
                     if self.streak >= STREAK {
                         (self.streak, self.turn) = (0, self.turn + 1);
                     }
-                    self.last = Some(flow);
+                    let made = Made {
+                        offset,
+                        len,
+                        cut,
+                        partial,
+                    };
+                    self.last = Some((flow, made));
                     let payload = match flow {
                         Flow::Download(index) => self.downloads.payload(index, offset, len),
                         Flow::Exchange(index) => self.exchanges.payload(index, offset, len),
@@ -458,13 +466,38 @@ impl Station {
     pub fn fail(&mut self, why: &std::io::Error, now: Duration) {
         let (now, why) = (self.host.epoch + now, why.to_string());
         match self.last.take() {
-            Some(Flow::Download(index)) => {
+            Some((Flow::Download(index), _)) => {
                 self.downloads.fail(index, &mut self.host, &why, now);
             }
-            Some(Flow::Exchange(index)) => {
+            Some((Flow::Exchange(index), _)) => {
                 self.exchanges.fail(index, &mut self.host, &why, now);
             }
             None => {}
+        }
+    }
+
+    /// The payload of the last frame is not there yet: the frame waits until [`Self::go_on`], and so does the flow that it belongs to. All others go on.
+    pub fn hold(&mut self) {
+        let Some((flow, made)) = self.last.take() else {
+            return;
+        };
+        let place = match flow {
+            Flow::Download(index) => self.downloads.held_of(index),
+            Flow::Exchange(index) => self.exchanges.held_of(index),
+        };
+        if let Some(place) = place {
+            *place = Some(Held {
+                head: std::mem::take(&mut self.head),
+                made,
+                again: false,
+            });
+        }
+    }
+
+    /// Payload has come: frames that wait are tried again.
+    pub fn go_on(&mut self) {
+        for held in self.downloads.held().chain(self.exchanges.held()) {
+            held.again = true;
         }
     }
 

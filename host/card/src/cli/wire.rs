@@ -186,7 +186,8 @@ impl Opened {
             say_what_is_served(station.directory(), &events);
             self.told.push(dir.to_owned());
         }
-        Ok(HostWire::Server(Box::new(ServerWire::new(station))))
+        let wire = ServerWire::new(station).context("waiting for files")?;
+        Ok(HostWire::Server(Box::new(wire)))
     }
 }
 

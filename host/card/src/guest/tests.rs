@@ -83,7 +83,7 @@ impl Card {
     fn start(files: &Path, socket: &Path, offer: Offer, lies: Lies) -> Self {
         let directory = Directory::open(files, None).unwrap();
         let station = Station::new(directory, Events::default(), 0, [1; 18]);
-        let wire = HostWire::Server(Box::new(ServerWire::new(station)));
+        let wire = HostWire::Server(Box::new(ServerWire::new(station).unwrap()));
         let plan = Plan {
             socket: socket.to_owned(),
             stages: vec![Stage::new(wire, Pace::default(), None)],

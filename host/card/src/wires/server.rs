@@ -1,13 +1,18 @@
 //! A boot server behind the card. Frames go from the guest's buffers to it, and bytes of files from the kernel's cache to the guest's buffers.
 
-use std::io::{self, ErrorKind};
+mod cold;
+
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::ReadWriteFlags;
 use wireboot_card::{Header, Received, Span, Unit, feature};
 use wireboot_server::directory::Lying;
 use wireboot_server::station::{Cut, Frame, Longest, MTU, Partial, Piece, Station};
 
+use self::cold::{ColdFiles, HostFiles, NotThere};
 use crate::memory::{MAX_SPANS, Mapping};
 
 /// Link header.
@@ -26,6 +31,7 @@ const UDP: u8 = 3;
 /// The wire to a server.
 pub(crate) struct ServerWire {
     station: Station,
+    files: ColdFiles,
     /// What was agreed on with the guest.
     agreed: u64,
     /// A unit of the guest's, and frames that need all their bytes side by side.
@@ -35,8 +41,8 @@ pub(crate) struct ServerWire {
 /// Why a frame did not get to the guest.
 enum NotPut {
     TooLong,
-    /// Its payload was not to be had.
-    Payload(io::Error),
+    /// Its payload is not to be had, or not yet.
+    Payload(NotThere),
 }
 
 impl ServerWire {
@@ -48,9 +54,20 @@ impl ServerWire {
         | feature::GUEST_UFO;
 
     /// To this one.
-    pub(crate) fn new(station: Station) -> Self {
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn new(station: Station) -> io::Result<Self> {
+        Ok(Self::with_files(
+            station,
+            ColdFiles::new(Arc::new(HostFiles))?,
+        ))
+    }
+
+    fn with_files(station: Station, files: ColdFiles) -> Self {
         Self {
             station,
+            files,
             agreed: 0,
             aside: vec![0; LONGEST].into_boxed_slice(),
         }
@@ -59,6 +76,12 @@ impl ServerWire {
     /// The guest's driver begins anew.
     pub(super) fn restart(&mut self) {
         self.station.forget_flows();
+        self.files.forget();
+    }
+
+    /// Readable when a file that was waited for is there.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.files.descriptor()
     }
 
     /// When there may be a frame though the guest sends none.
@@ -127,13 +150,16 @@ impl ServerWire {
             ipv4: longest(feature::GUEST_TSO4),
             ipv6: longest(feature::GUEST_TSO6),
         };
+        if self.files.collect() {
+            self.station.go_on();
+        }
         while let Some(frame) = self.station.next(now, longest) {
             let partial = frame.partial.filter(|_| takes_partial);
             let whole = direct && (frame.partial.is_none() || partial.is_some());
             let put = if whole {
-                put(memory, room, &frame)
+                put(memory, room, &frame, &mut self.files)
             } else {
-                put_aside(memory, room, &frame, &mut self.aside)
+                put_aside(memory, room, &frame, &mut self.files, &mut self.aside)
             };
             match put {
                 Ok(len) => {
@@ -141,7 +167,8 @@ impl ServerWire {
                     return Received::Unit { header, len };
                 }
                 Err(NotPut::TooLong) => return Received::TooLong,
-                Err(NotPut::Payload(error)) => self.station.fail(&error, now),
+                Err(NotPut::Payload(NotThere::Yet)) => self.station.hold(),
+                Err(NotPut::Payload(NotThere::Ever(error))) => self.station.fail(&error, now),
             }
         }
         Received::Nothing
@@ -170,7 +197,12 @@ fn header(partial: Option<Partial>, frame: &Frame<'_>) -> Header {
 }
 
 /// Puts a frame into the guest's buffers, each byte once.
-fn put(memory: &Mapping, room: &[Span], frame: &Frame<'_>) -> Result<usize, NotPut> {
+fn put(
+    memory: &Mapping,
+    room: &[Span],
+    frame: &Frame<'_>,
+    files: &mut ColdFiles,
+) -> Result<usize, NotPut> {
     if len_of(frame) > space(room) {
         return Err(NotPut::TooLong);
     }
@@ -186,16 +218,17 @@ fn put(memory: &Mapping, room: &[Span], frame: &Frame<'_>) -> Result<usize, NotP
                 len,
                 looks,
             } => {
-                let read = |lying: Lying<'_>| match lying {
-                    Lying::File(file) => memory.read_file(file, offset, room, at, len),
+                let read = |lying: Lying<'_>, flags| match lying {
+                    Lying::File(file) => memory.read_file(file, offset, room, (at, len), flags),
                     Lying::Bytes(bytes) => {
                         let put = memory.scatter(room, at, bytes);
                         put.map_err(|_| ErrorKind::InvalidInput)?;
                         Ok(bytes.len())
                     }
                 };
-                let read = content.read_where_it_lies(offset, len, looks, read);
-                read.map_err(NotPut::Payload)?;
+                files
+                    .read(content, offset, (len, looks), read)
+                    .map_err(NotPut::Payload)?;
             }
         }
         at += piece.len();
@@ -208,6 +241,7 @@ fn put_aside(
     memory: &Mapping,
     room: &[Span],
     frame: &Frame<'_>,
+    files: &mut ColdFiles,
     aside: &mut [u8],
 ) -> Result<usize, NotPut> {
     let len = len_of(frame);
@@ -225,16 +259,17 @@ fn put_aside(
                 len,
                 looks,
             } => {
-                let read = |lying: Lying<'_>| match lying {
-                    Lying::File(file) => read_at(file, place, offset),
+                let read = |lying: Lying<'_>, flags| match lying {
+                    Lying::File(file) => read_at(file, place, offset, flags),
                     Lying::Bytes(bytes) if bytes.len() == place.len() => {
                         place.copy_from_slice(bytes);
                         Ok(bytes.len())
                     }
                     Lying::Bytes(_) => Ok(0),
                 };
-                let read = content.read_where_it_lies(offset, len, looks, read);
-                read.map_err(NotPut::Payload)?;
+                files
+                    .read(content, offset, (len, looks), read)
+                    .map_err(NotPut::Payload)?;
             }
         }
         rest = behind;
@@ -248,8 +283,14 @@ fn put_aside(
     Ok(len)
 }
 
-fn read_at(file: BorrowedFd<'_>, place: &mut [u8], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pread(file, place, offset)?)
+fn read_at(
+    file: BorrowedFd<'_>,
+    place: &mut [u8],
+    offset: u64,
+    flags: ReadWriteFlags,
+) -> io::Result<usize> {
+    let mut places = [IoSliceMut::new(place)];
+    Ok(rustix::io::preadv2(file, &mut places, offset, flags)?)
 }
 
 fn len_of(frame: &Frame<'_>) -> usize {

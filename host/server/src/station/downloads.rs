@@ -11,11 +11,11 @@ use wireboot_wire::tftp::{
 };
 
 use super::frame::{self, Partial, Peer};
+use super::held::{self, Held};
 use super::payload::{Part, Payload};
 use super::{Cut, Host, MTU};
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
-use crate::read_ahead::ReadAhead;
 use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer, told};
 
 /// Transfers at a time.
@@ -49,7 +49,7 @@ struct Download {
     /// Told of at its first block.
     start: Option<Event>,
     parts: VecDeque<Part>,
-    ahead: ReadAhead,
+    held: Option<Held>,
     began: Instant,
 }
 
@@ -157,7 +157,7 @@ impl Downloads {
             start: Some(told::start(&terms, client, &name)),
             name,
             parts: [Part::File(content.clone(), 0..content.len())].into(),
-            ahead: ReadAhead::default(),
+            held: None,
             began: now,
         });
     }
@@ -208,6 +208,9 @@ impl Downloads {
         let Some(download) = self.all.get_mut(index) else {
             return (Step::Nothing(None), None);
         };
+        if let Some(step) = held::step(&mut download.held, head) {
+            return step;
+        }
         let (from, peer) = (download.ours, download.peer);
         match download.sender.next_action(now) {
             Action::SendOptions => {
@@ -223,9 +226,6 @@ impl Downloads {
                     host.events.record(event);
                 }
                 let (offset, len) = (download.sender.offset(first), download.sender.length(first));
-                if let Some(Part::File(content, _)) = download.parts.front() {
-                    download.ahead.before(content, offset);
-                }
                 let datagram = DATA_HEADER_LEN + len;
                 let number = Sender::wire_number(first);
                 let (cut, partial) = match from.ip() {
@@ -264,6 +264,18 @@ impl Downloads {
     pub(super) fn payload(&self, index: usize, offset: u64, len: usize) -> Payload<'_> {
         let download = self.all.get(index);
         download.map_or_else(Payload::default, |one| Payload::of(&one.parts, offset, len))
+    }
+
+    /// Where a transfer holds a frame.
+    pub(super) fn held_of(&mut self, index: usize) -> Option<&mut Option<Held>> {
+        self.all.get_mut(index).map(|download| &mut download.held)
+    }
+
+    /// Frames that wait.
+    pub(super) fn held(&mut self) -> impl Iterator<Item = &mut Held> {
+        self.all
+            .iter_mut()
+            .filter_map(|download| download.held.as_mut())
     }
 
     /// The file of a transfer could not be read.

@@ -12,11 +12,11 @@ use wireboot_tcp::{Connection, InitialSequence, Limits, Listen, Segment, State, 
 
 use super::downloads::Step;
 use super::frame::{self, Partial, Peer};
+use super::held::{self, Held};
 use super::payload::{Part, Payload};
 use super::{Cut, Host, Longest, MTU};
 use crate::directory::Directory;
 use crate::http::{Body, Head, MAX_HEAD, Response, told};
-use crate::read_ahead::ReadAhead;
 
 /// The port of HTTP.
 pub(super) const PORT: u16 = 80;
@@ -55,7 +55,7 @@ struct Exchange {
     untold: u64,
     /// Responses under way that have a file, with the bytes still to be acknowledged.
     files: VecDeque<Served>,
-    ahead: ReadAhead,
+    held: Option<Held>,
     /// Nothing is answered any more: our FIN comes behind what there is.
     closing: bool,
     /// When it came to wait for its client.
@@ -172,7 +172,7 @@ impl Exchanges {
             told: 0,
             untold: 0,
             files: VecDeque::new(),
-            ahead: ReadAhead::default(),
+            held: None,
             closing: false,
             waits: now,
         });
@@ -210,6 +210,9 @@ impl Exchanges {
             return (Step::Nothing(None), None);
         };
         exchange.go_on(host, directory, now);
+        if let Some(step) = held::step(&mut exchange.held, head) {
+            return step;
+        }
         let client = exchange.client();
         let longest = longest.to(client);
         let limits = Limits {
@@ -226,9 +229,6 @@ impl Exchanges {
         };
         let partial = frame::tcp_headers(head, host.mac, exchange.ours, exchange.peer, &out);
         let offset = exchange.acknowledged + u64::from(out.offset);
-        if out.len > 0 {
-            exchange.read_ahead(offset);
-        }
         let (len, mss) = (out.len, out.mss);
         let cut = (len > usize::from(mss)).then_some(match client {
             IpAddr::V4(_) => Cut::SegmentsIpv4(mss),
@@ -241,6 +241,18 @@ impl Exchanges {
     pub(super) fn payload(&self, index: usize, offset: u64, len: usize) -> Payload<'_> {
         let exchange = self.all.get(index);
         exchange.map_or_else(Payload::default, |one| Payload::of(&one.parts, offset, len))
+    }
+
+    /// Where a connection holds a frame.
+    pub(super) fn held_of(&mut self, index: usize) -> Option<&mut Option<Held>> {
+        self.all.get_mut(index).map(|exchange| &mut exchange.held)
+    }
+
+    /// Frames that wait.
+    pub(super) fn held(&mut self) -> impl Iterator<Item = &mut Held> {
+        self.all
+            .iter_mut()
+            .filter_map(|exchange| exchange.held.as_mut())
     }
 
     /// A file could not be read: the connection is reset, so that its client does not take what it has for all.
@@ -338,6 +350,7 @@ impl Exchange {
             && part.len() <= self.acknowledged
         {
             self.acknowledged -= part.len();
+            held::shift(&mut self.held, part.len());
             self.parts.pop_front();
         }
         for served in &mut self.files {
@@ -360,7 +373,6 @@ impl Exchange {
         self.respond(&response);
         if let Body::Part(_, range) = &response.body {
             host.events.record(told::start(self.client(), &name, range));
-            self.ahead = ReadAhead::default();
             self.files.push_back(Served {
                 name,
                 length: range.end - range.start,
@@ -394,21 +406,6 @@ impl Exchange {
     fn push(&mut self, part: Part) {
         self.untold += part.len();
         self.parts.push_back(part);
-    }
-
-    /// Asks the disk for what is soon to be sent of the file at `offset` bytes from the first part's beginning.
-    fn read_ahead(&mut self, offset: u64) {
-        let mut at = 0;
-        for part in &self.parts {
-            let behind = at + part.len();
-            if offset < behind {
-                if let Part::File(content, range) = part {
-                    self.ahead.before(content, range.start + offset - at);
-                }
-                return;
-            }
-            at = behind;
-        }
     }
 
     /// When something is to be done though nothing comes.

@@ -33,6 +33,10 @@ struct Scene {
     now: Duration,
     /// Of frames that are to be cut.
     longest: Option<usize>,
+    /// Of so many frames with bytes of a file, one is not there when it is first asked for; 0 for none.
+    missing: u32,
+    asked: u32,
+    waited: u32,
     /// The addresses of clients and the server, as one of [`VERSIONS`].
     ends: (IpAddr, IpAddr),
 }
@@ -61,6 +65,9 @@ impl Scene {
             scratch,
             now: Duration::from_secs(1),
             longest: None,
+            missing: 0,
+            asked: 0,
+            waited: 0,
             ends: VERSIONS[0],
         }
     }
@@ -103,6 +110,8 @@ impl Scene {
                 ipv6: self.longest,
             };
             let frame = self.station.next(self.now, longest)?;
+            let is_file = |piece| matches!(piece, Piece::File { .. });
+            let of_file = frame.payload.pieces().any(is_file);
             let mut whole = frame.head.to_vec();
             let cut = frame.cut;
             let mut failure = None;
@@ -122,6 +131,20 @@ impl Scene {
                 Some(Cut::Fragments(_)) => 14 + 65_535,
             };
             assert!(whole.len() <= longest);
+            if of_file && self.missing > 0 {
+                self.asked += 1;
+                if self.asked.is_multiple_of(self.missing) {
+                    self.station.hold();
+                    self.waited += 1;
+                    // All others first.
+                    let other = self.next();
+                    self.station.go_on();
+                    match other {
+                        Some(other) => return Some(other),
+                        None => continue,
+                    }
+                }
+            }
             match failure {
                 None => return Some(whole),
                 Some(error) => self.station.fail(&error, self.now),
@@ -1399,4 +1422,24 @@ fn its_two_addresses_have_connections_of_their_own() {
     scene.ends = (VERSIONS[1].0, CLIENT_ADDRESS_IPV6.into());
     scene.say(3001, 69, &request("file", options(512, 1)));
     assert_eq!(scene.flows(), 4);
+}
+
+/// Payload that is not there at first, again and again, while the client acknowledges and asks for more.
+#[test]
+fn what_waits_for_its_payload_comes_whole() {
+    let file = bytes(300_000);
+    for ends in VERSIONS {
+        let mut scene = Scene::new(&[("file", &file), ("small", b"small")]);
+        scene.ends = ends;
+        scene.missing = 3;
+        let mut client = Client::new(&scene, 4000);
+        client.send(b"GET /file HTTP/1.1\r\n\r\nGET /small HTTP/1.1\r\n\r\n");
+        client.run(&mut scene, |n| n % 13 == 5);
+        let got = responses(&client.received);
+        assert!(got[0].1 == file);
+        assert_eq!(got[1].1, b"small");
+        let got = read_by_tftp(&mut scene, "file", options(1400, 8), |n| n % 13 == 5);
+        assert!(got.as_ref() == Ok(&file));
+        assert!(scene.waited > 50, "{}", scene.waited);
+    }
 }

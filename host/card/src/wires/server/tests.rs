@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Instant;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tempfile::TempDir;
 use wireboot_card::coalesce::Limits;
 use wireboot_card::{GuestMemory, Lies, Pace, Queue, RingLayout, RingStart};
@@ -33,7 +33,7 @@ const ROOM: u64 = 0x8000;
 fn wire(folder: &Path, bytes: &[u8]) -> ServerWire {
     fs::write(folder.join("file"), bytes).unwrap();
     let directory = Directory::open(folder, None).unwrap();
-    ServerWire::new(Station::new(directory, Events::default(), 0, [1; 18]))
+    ServerWire::new(Station::new(directory, Events::default(), 0, [1; 18])).unwrap()
 }
 
 /// A packet to the server.
@@ -170,6 +170,186 @@ fn bytes_of_files_come_to_buffers_of_any_length() {
     }
 }
 
+/// Files none of whose bytes lie in the cache. Who reads them waits until told how many bytes from their beginning are there.
+struct Disk(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl cold::Files for Disk {
+    fn now(
+        &self,
+        _: BorrowedFd<'_>,
+        _: &mut dyn FnMut(ReadWriteFlags) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    fn wait_for(
+        &self,
+        content: &wireboot_server::directory::Content,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> io::Result<()> {
+        let told = self.0.lock().unwrap().recv();
+        told.map_err(|_| io::Error::other("the disk is gone"))?;
+        content.read_exact_at(&mut [IoSliceMut::new(bytes)], offset)
+    }
+}
+
+/// A wire to a directory with two files on a disk, which reads once for each word.
+fn cold_wire(folder: &Path, bytes: &[u8]) -> (ServerWire, std::sync::mpsc::Sender<()>) {
+    fs::write(folder.join("file"), bytes).unwrap();
+    fs::write(folder.join("other"), bytes).unwrap();
+    let directory = Directory::open(folder, None).unwrap();
+    let station = Station::new(directory, Events::default(), 0, [1; 18]);
+    let (disk, reads) = std::sync::mpsc::channel();
+    let files = ColdFiles::new(Arc::new(Disk(reads.into()))).unwrap();
+    (ServerWire::with_files(station, files), disk)
+}
+
+/// A frame, when the bell has rung for it.
+fn after_the_bell(wire: &mut ServerWire, memory: &Mapping, room: &[Span]) -> Vec<u8> {
+    loop {
+        let mut polled = [PollFd::from_borrowed_fd(wire.descriptor(), PollFlags::IN)];
+        poll(&mut polled, None).unwrap();
+        if let Received::Unit { len, .. } = wire.receive(memory, room, NOW) {
+            return content(memory, room, len);
+        }
+    }
+}
+
+fn is_quiet(wire: &ServerWire) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(wire.descriptor(), PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).unwrap() == 0
+}
+
+/// The port of the transfer that answers.
+fn begin(wire: &mut ServerWire, memory: &Mapping, room: &[Span], request: &[u8]) -> u16 {
+    send(wire, memory, request);
+    let Received::Unit { len, .. } = wire.receive(memory, room, NOW) else {
+        panic!("no OACK");
+    };
+    let oack = content(memory, room, len);
+    u16::from_be_bytes([oack[34], oack[35]])
+}
+
+#[test]
+fn a_file_on_a_slow_disk_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let file: Vec<u8> = (0..2_999_500u32).map(|n| (n % 251) as u8).collect();
+    // Buffers to which the kernel reads, and some for which bytes are put aside.
+    for each in [2000, 12] {
+        let (mut wire, disk) = cold_wire(folder.path(), &file);
+        let (memory, room) = (memory(), room(each));
+        let request = udp(
+            69,
+            b"\x00\x01file\x00octet\x00blksize\x001000\x00windowsize\x00512\x00",
+        );
+        let port = begin(&mut wire, &memory, &room, &request);
+        let (mut block, mut reads) = (0, 0);
+        while block < 3000 {
+            send(
+                &mut wire,
+                &memory,
+                &udp(port, &[0, 4, (block >> 8) as u8, block as u8]),
+            );
+            for _ in 0..512.min(3000 - block) {
+                let frame = match wire.receive(&memory, &room, NOW) {
+                    Received::Unit { len, .. } => content(&memory, &room, len),
+                    _ => {
+                        assert!(matches!(
+                            wire.receive(&memory, &room, NOW),
+                            Received::Nothing
+                        ));
+                        assert!(is_quiet(&wire));
+                        // Others get their answers meanwhile.
+                        send(&mut wire, &memory, &who_has());
+                        let Received::Unit { len, .. } = wire.receive(&memory, &room, NOW) else {
+                            panic!("no answer");
+                        };
+                        assert_eq!(content(&memory, &room, len)[12..14], [8, 6]);
+                        reads += 1;
+                        disk.send(()).unwrap();
+                        after_the_bell(&mut wire, &memory, &room)
+                    }
+                };
+                let begin = 1000 * block as usize;
+                block += 1;
+                assert_eq!(frame[44..46], (block as u16).to_be_bytes());
+                let end = (begin + 1000).min(file.len());
+                assert!(frame[46..] == file[begin..end], "block {block}");
+            }
+        }
+        assert_eq!(reads, 3);
+        assert!(matches!(
+            wire.receive(&memory, &room, NOW),
+            Received::Nothing
+        ));
+        assert!(is_quiet(&wire), "the bell rings for ever");
+    }
+}
+
+#[test]
+fn files_on_a_slow_disk_come_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut wire, disk) = cold_wire(folder.path(), &[7; 100]);
+    let (memory, room) = (memory(), room(2000));
+    let mut other = udp(69, b"\x00\x01other\x00octet\x00blksize\x001000\x00");
+    // From another port.
+    other[35] ^= 1;
+    let first = begin(&mut wire, &memory, &room, &read_request());
+    let second = begin(&mut wire, &memory, &room, &other);
+    let mut answer = udp(second, &[0, 4, 0, 0]);
+    answer[35] ^= 1;
+    send(&mut wire, &memory, &udp(first, &[0, 4, 0, 0]));
+    send(&mut wire, &memory, &answer);
+    assert!(matches!(
+        wire.receive(&memory, &room, NOW),
+        Received::Nothing
+    ));
+    let mut ports = Vec::new();
+    for _ in 0..2 {
+        disk.send(()).unwrap();
+        let frame = after_the_bell(&mut wire, &memory, &room);
+        assert_eq!(frame[46..], [7; 100]);
+        ports.push(u16::from_be_bytes([frame[34], frame[35]]));
+    }
+    ports.sort_unstable();
+    assert_eq!(ports, [first, second]);
+}
+
+#[test]
+fn a_disk_that_fails_ends_the_transfer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut wire, disk) = cold_wire(folder.path(), &[7; 5000]);
+    let (memory, room) = (memory(), room(2000));
+    let port = begin(&mut wire, &memory, &room, &read_request());
+    send(&mut wire, &memory, &udp(port, &[0, 4, 0, 0]));
+    wire.receive(&memory, &room, NOW);
+    drop(disk);
+    let frame = after_the_bell(&mut wire, &memory, &room);
+    assert_eq!(frame[42..44], [0, 5]);
+    let text = String::from_utf8_lossy(&frame[46..]);
+    assert!(text.contains("the disk is gone"), "{text}");
+}
+
+#[test]
+fn who_begins_anew_gets_nothing_that_waited_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut wire, disk) = cold_wire(folder.path(), &[7; 5000]);
+    let (memory, room) = (memory(), room(2000));
+    let port = begin(&mut wire, &memory, &room, &read_request());
+    send(&mut wire, &memory, &udp(port, &[0, 4, 0, 0]));
+    wire.receive(&memory, &room, NOW);
+    wire.restart();
+    disk.send(()).unwrap();
+    let mut polled = [PollFd::from_borrowed_fd(wire.descriptor(), PollFlags::IN)];
+    poll(&mut polled, None).unwrap();
+    assert!(matches!(
+        wire.receive(&memory, &room, NOW),
+        Received::Nothing
+    ));
+    assert!(is_quiet(&wire));
+}
+
 #[test]
 fn a_file_that_has_changed_ends_its_transfer() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,10 +362,12 @@ fn a_file_that_has_changed_ends_its_transfer() {
     let file = File::options().write(true).open(folder.path().join("file"));
     file.unwrap().set_len(1000).unwrap();
     send(&mut wire, &memory, &udp(port, &[0, 4, 0, 0]));
-    let Received::Unit { len, .. } = wire.receive(&memory, &room, NOW) else {
-        panic!("no ERROR");
-    };
-    let frame = content(&memory, &room, len);
+    // What is missing may be on the disk.
+    assert!(matches!(
+        wire.receive(&memory, &room, NOW),
+        Received::Nothing
+    ));
+    let frame = after_the_bell(&mut wire, &memory, &room);
     assert_eq!(frame[42..44], [0, 5]);
     let text = String::from_utf8_lossy(&frame[46..]);
     assert!(text.contains("the file was changed"), "{text}");
