@@ -31,28 +31,23 @@ pub(crate) struct HostCard {
 }
 
 impl HostCard {
-    /// Listens at the sockets of these plans. Guests are offered that. What goes through is in the file of `capture`, if there is one.
+    /// With a port for each of these. Guests are offered that. What goes through is in the file of `capture`, if there is one.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
     pub(crate) fn new(
-        plans: Vec<Plan>,
+        plans: Vec<(Listener, Plan)>,
         offer: Offer,
         statistics: Option<&Path>,
         capture: Option<Writer>,
     ) -> Result<Self> {
         let several = plans.len() > 1;
-        // Before there is a thread: where the umask changes, no other may make a file.
-        let listeners = plans
-            .into_iter()
-            .map(|plan| Ok((Listener::bind(&plan.socket)?, plan)))
-            .collect::<Result<Vec<_>>>()?;
         let (signals, raised) = UnixStream::pair().context("making a pipe for signals")?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let raised = raised.try_clone().context("making a pipe for signals")?;
             pipe::register(signal, raised).context("listening for signals")?;
         }
-        let ports = listeners.into_iter().map(|(listener, plan)| {
+        let ports = plans.into_iter().map(|(listener, plan)| {
             let name: Arc<str> = match several {
                 true => format!("{NAME}, {}", plan.socket.display()).into(),
                 false => NAME.into(),

@@ -14,11 +14,14 @@ mod wire;
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use wireboot_server::cli::allow_many_files;
+use wireboot_server::cli::{confine_card, say_what_is_served};
+use wireboot_server::directory::Directory;
+use wireboot_server::event::Events;
 
 use self::card_args::CardArgs;
 pub use self::check::CheckArgs;
@@ -26,6 +29,7 @@ pub use self::probe::ProbeArgs;
 pub use self::socket::SocketArgument;
 use self::socket_place::SocketPlace;
 pub use self::wire::WireArgument;
+use self::wire::Wires;
 use crate::card::HostCard;
 use crate::say::say;
 use crate::table::{BUSES, LINES, Tables};
@@ -200,8 +204,22 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         .iter()
         .map(|place| SocketArgument::one_pair(place.path()))
         .collect();
-    let wires = wire::open(&sockets, &[WireArgument::Serve(arguments.dir.clone())])?;
-    let card = arguments.card.start(&sockets, wires)?;
+    let opened = wire::open(&sockets, &[WireArgument::Serve(arguments.dir.clone())])?;
+    let Wires {
+        wires,
+        events,
+        served,
+    } = opened;
+    let written: Vec<_> = arguments.card.written().into_iter().collect();
+    let emptied: Vec<_> = places.iter().filter_map(SocketPlace::emptied).collect();
+    let confine = || {
+        for directory in &served {
+            events.say(confine_card(directory, &written, &emptied)?);
+        }
+        Ok(())
+    };
+    let card = arguments.card.start(&sockets, wires, confine)?;
+    tell(&served, &events);
     say!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     for socket in &sockets {
         let text = arguments::text(Monitor::Qemu, &socket.path, socket, MEMORY_MIB)?;
@@ -213,8 +231,9 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
 fn run_card(arguments: &RunArgs) -> Result<()> {
     let sockets = &arguments.socket;
     arguments.card.check(sockets)?;
-    let wires = wire::open(sockets, &arguments.wire)?;
-    let card = arguments.card.start(sockets, wires)?;
+    let opened = wire::open(sockets, &arguments.wire)?;
+    let card = arguments.card.start(sockets, opened.wires, || Ok(()))?;
+    tell(&opened.served, &opened.events);
     for socket in sockets {
         say!(
             "wireboot nic: waiting for a monitor at {}; `wireboot nic args --socket {socket}` prints its arguments",
@@ -224,9 +243,14 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     run_to_its_end(card)
 }
 
+/// Tells what the directories hold that are served.
+fn tell(served: &[Arc<Directory>], events: &Events) {
+    for directory in served {
+        say_what_is_served(directory, events);
+    }
+}
+
 fn run_to_its_end(card: HostCard) -> Result<()> {
-    // Each machine may have some hundred files at once.
-    allow_many_files();
     for port in card.run()? {
         say!("{}: {}", port.name, port.statistics);
     }

@@ -58,12 +58,15 @@ struct Batch {
 /// The thread that writes the file.
 pub(crate) struct Writer(Receiver<()>);
 
-/// Begins a file at `path`, with an interface of each of these names.
+/// Begins a file, which is at `path`, with an interface of each of these names.
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn create(path: &Path, names: &[String]) -> io::Result<(Writer, Vec<Capture>)> {
-    let mut file = File::create(path)?;
+pub(crate) fn start(
+    mut file: File,
+    path: &Path,
+    names: &[String],
+) -> io::Result<(Writer, Vec<Capture>)> {
     let mut head = Vec::new();
     let mut section = Vec::new();
     section.extend(BYTE_ORDER.to_le_bytes());
@@ -240,7 +243,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("card.pcapng");
         let names = ["/run/a".to_owned(), "/run/long".to_owned()];
-        let (writer, mut captures) = create(&path, &names).unwrap();
+        let file = File::create(&path).unwrap();
+        let (writer, mut captures) = start(file, &path, &names).unwrap();
         let memory = memory();
         let frame = |n: u8, len| vec![n; len];
         let before = SystemTime::now();
@@ -280,7 +284,8 @@ mod tests {
             .write(true)
             .open(&path)
             .unwrap();
-        let (writer, mut captures) = create(&path, &["card".to_owned()]).unwrap();
+        let file = File::create(&path).unwrap();
+        let (writer, mut captures) = start(file, &path, &["card".to_owned()]).unwrap();
         let memory = memory();
         let count = (WAITING as u64 + 10) * (BATCH as u64 / 1500 + 1);
         for _ in 0..count {

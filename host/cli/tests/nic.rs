@@ -5,6 +5,7 @@
     reason = "what tests share"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -281,6 +282,56 @@ fn a_server_in_the_card_tells_how_a_machine_is_attached() {
     let output = child.wait_with_output().unwrap();
     refused(&output, 0, "wireboot.efi");
     assert!(!socket.exists());
+}
+
+/// What the threads of a process have in this field of `/proc/PID/task/ID/status`.
+fn of_all_threads(process: u32, field: &str) -> BTreeSet<String> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let value = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        line.unwrap().trim().to_owned()
+    };
+    tasks.map(Result::unwrap).map(value).collect()
+}
+
+#[test]
+fn a_server_in_the_card_keeps_no_rights_that_it_does_not_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, state) = (folder.path().join("dir"), folder.path().join("state"));
+    for made in [&dir, &state] {
+        fs::create_dir(made).unwrap();
+    }
+    fs::write(dir.join("wireboot.efi"), "MZ").unwrap();
+    let mut command = wireboot(&["serve"]);
+    command.arg(&dir);
+    command.arg("--stats").arg(state.join("stats"));
+    command.arg("--pcap").arg(state.join("pcap"));
+    let mut card = Card::launch(command, folder);
+    let _monitor = card.monitor();
+    let id = card.child.id();
+    for (field, expected) in [
+        ("CapEff:", "0000000000000000"),
+        ("CapPrm:", "0000000000000000"),
+        ("NoNewPrivs:", "1"),
+        ("Seccomp:", "2"),
+    ] {
+        let values = of_all_threads(id, field);
+        assert_eq!(values, BTreeSet::from([expected.to_owned()]), "{field}");
+    }
+    let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap().count();
+    assert!(threads >= 4, "{threads}");
+    // It writes its counters, and takes its socket away.
+    fs::remove_file(state.join("stats")).unwrap();
+    while !state.join("stats").exists() {
+        thread::yield_now();
+    }
+    let killed = Command::new("kill")
+        .args(["-INT", &id.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    assert_eq!(card.child.wait().unwrap().code(), Some(0));
+    assert!(!card.socket().exists());
 }
 
 /// Each has its socket, its arguments and its counters, and none notices another's end.

@@ -189,6 +189,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             .into_iter()
             .chain(of_reports.transpose()?)
             .collect(),
+        emptied: Vec::new(),
+        calls: &[],
     };
     events.say(confine::confine(account.as_ref(), &needs)?);
     if let Some(folder) = &reports {
@@ -312,6 +314,33 @@ pub fn station(dir: &Path, events: Events, network: u8) -> anyhow::Result<Statio
         .context("asking the system for random numbers")?;
     ensure!(filled == 18, "the system gave too few random numbers");
     Ok(Station::new(directory, events, network, random))
+}
+
+/// Gives up all that a card does not need which serves `directory`, writes in the folders `written` and removes names from the folders `emptied`.
+/// This thread and those that it starts from here on are confined. Says what is in force.
+///
+/// # Errors
+/// When a folder is not there, or rights cannot be given up; what the kernel lacks is none.
+pub fn confine_card(
+    directory: &Directory,
+    written: &[PathBuf],
+    emptied: &[PathBuf],
+) -> anyhow::Result<String> {
+    let opened = |folders: &[PathBuf]| {
+        let folders = folders.iter();
+        let folders =
+            folders.map(|path| PathFd::new(path).with_context(|| path.display().to_string()));
+        folders.collect::<anyhow::Result<Vec<_>>>()
+    };
+    let needs = Needs {
+        low_ports: false,
+        served: directory.as_fd(),
+        read: directory.folders_of_programs(),
+        written: opened(written)?,
+        emptied: opened(emptied)?,
+        calls: confine::CARD,
+    };
+    confine::confine(None, &needs)
 }
 
 /// Tells what a directory that is served holds, and what is wrong with it.

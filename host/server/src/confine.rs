@@ -8,6 +8,8 @@
 //! | Landlock           | reading the served directory and wireboot.efi's, writing in the folders of leases and reports; no TCP port |
 //! | seccomp            | the system calls of [`calls`]; all others are answered with `ENOSYS`                       |
 //!
+//! A card with the server in it (`wireboot nic serve`) gives up the same, but for the user. It has its sockets and descriptors by then, too.
+//!
 //! A socket keeps the rights that it was opened with. So the packet socket of DHCP and ARP and the raw one of router advertisements need
 //! nothing afterwards, nor do the ports of TFTP and HTTP. A TFTP transfer's own port is above 1023.
 
@@ -192,7 +194,24 @@ pub(crate) struct Needs<'a> {
     pub read: Vec<OwnedFd>,
     /// The folders that are written to.
     pub written: Vec<PathFd>,
+    /// The folders that names are removed from at the end.
+    pub emptied: Vec<PathFd>,
+    /// System calls beside those of a server.
+    pub calls: &'static [libc::c_long],
 }
+
+/// What a card needs beside that: files that the kernel has in its cache, threads of its own with doorbells, machines that come and go, their
+/// memory, and the names of its sockets at the end.
+pub(crate) const CARD: &[libc::c_long] = &[
+    libc::SYS_preadv2,
+    libc::SYS_fstatfs,
+    libc::SYS_eventfd2,
+    libc::SYS_socketpair,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+];
 
 /// Becomes `account`, if there is one, and keeps those of its capabilities that are in `kept`. Says who it is.
 ///
@@ -240,7 +259,7 @@ pub(crate) fn confine(account: Option<&Account>, needs: &Needs<'_>) -> anyhow::R
     let measures = [
         ("no_new_privs", no_new_privs.map(|()| "")),
         ("Landlock", landlock(needs).and_then(in_force)),
-        ("seccomp", seccomp().map(|()| "")),
+        ("seccomp", seccomp(needs.calls).map(|()| "")),
     ];
     let told = measures.into_iter().map(|(name, result)| match result {
         Ok(how) => format!("{name}{how}"),
@@ -269,6 +288,10 @@ fn landlock(needs: &Needs<'_>) -> anyhow::Result<RulesetStatus> {
     for folder in &needs.written {
         rules = rules.add_rule(PathBeneath::new(folder, write))?;
     }
+    let remove = make_bitflags!(AccessFs::{RemoveFile | RemoveDir});
+    for folder in &needs.emptied {
+        rules = rules.add_rule(PathBeneath::new(folder, remove))?;
+    }
     Ok(rules.restrict_self()?.ruleset)
 }
 
@@ -281,10 +304,10 @@ fn in_force(status: RulesetStatus) -> anyhow::Result<&'static str> {
     }
 }
 
-/// Only the system calls of a server are left.
-fn seccomp() -> anyhow::Result<()> {
+/// Only the system calls of a server and `more` are left.
+fn seccomp(more: &[libc::c_long]) -> anyhow::Result<()> {
     let filter = SeccompFilter::new(
-        calls()?,
+        calls(more)?,
         // What a library tries first and the kernel may lack, it does without.
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
@@ -294,10 +317,13 @@ fn seccomp() -> anyhow::Result<()> {
     Ok(seccompiler::apply_filter_all_threads(&filter)?)
 }
 
-/// The system calls that are left: files, sockets of IP, memory, threads, time.
-fn calls() -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
-    let mut calls: BTreeMap<_, Vec<SeccompRule>> =
-        FREE.iter().map(|call| (*call, Vec::new())).collect();
+/// The system calls that are left: files, sockets of IP, memory, threads, time, and `more`.
+fn calls(more: &[libc::c_long]) -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
+    let mut calls: BTreeMap<_, Vec<SeccompRule>> = FREE
+        .iter()
+        .chain(more)
+        .map(|call| (*call, Vec::new()))
+        .collect();
     let argument = |number, operator, value| {
         let condition = SeccompCondition::new(number, SeccompCmpArgLen::Dword, operator, value)?;
         SeccompRule::new(vec![condition])
@@ -410,12 +436,12 @@ const FREE: &[libc::c_long] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn no_program_can_be_started_and_no_process_looked_into() {
-        let calls = calls().unwrap();
+        let calls = calls(CARD).unwrap();
         for call in [
             libc::SYS_execve,
             libc::SYS_execveat,
@@ -448,10 +474,59 @@ mod tests {
         assert!(in_force(RulesetStatus::NotEnforced).is_err());
     }
 
+    #[test]
+    fn nothing_else_is_opened_or_removed() {
+        let house = tempfile::tempdir().unwrap();
+        let path = |name: &str| house.path().join(name);
+        for folder in ["served", "written", "emptied", "else"] {
+            fs::create_dir(path(folder)).unwrap();
+            fs::write(path(folder).join("file"), "").unwrap();
+            fs::create_dir(path(folder).join("folder")).unwrap();
+        }
+        std::os::unix::fs::symlink(path("else"), path("served/link")).unwrap();
+        let served = File::open(path("served")).unwrap();
+        let needs = Needs {
+            low_ports: false,
+            served: served.as_fd(),
+            read: Vec::new(),
+            written: vec![PathFd::new(path("written")).unwrap()],
+            emptied: vec![PathFd::new(path("emptied")).unwrap()],
+            calls: CARD,
+        };
+        let denied = |result: io::Result<()>| {
+            result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        };
+        let reads = |name: &str| File::open(path(name)).map(drop);
+        let makes = |name: &str| File::create(path(name)).map(drop);
+        // A thread's rules are its own.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                rustix::thread::set_no_new_privs(true).unwrap();
+                if in_force(landlock(&needs).unwrap()).is_err() {
+                    // This kernel has no Landlock, and the server says so.
+                    return;
+                }
+                reads("served/file").unwrap();
+                for other in ["else/file", "served/link/file", "emptied/file"] {
+                    assert!(denied(reads(other)), "{other}");
+                }
+                assert!(denied(File::open("/etc/passwd").map(drop)));
+                makes("written/new").unwrap();
+                for other in ["served/new", "served/file", "emptied/new", "else/new"] {
+                    assert!(denied(makes(other)), "{other}");
+                }
+                fs::remove_file(path("emptied/file")).unwrap();
+                fs::remove_dir(path("emptied/folder")).unwrap();
+                assert!(denied(fs::remove_file(path("served/file"))));
+                assert!(denied(fs::remove_dir(path("else/folder"))));
+            });
+        });
+    }
+
     /// What `body` has, in a thread with the server's filter.
     fn filtered<T: Send>(body: impl FnOnce() -> T + Send) -> T {
         let filter = SeccompFilter::new(
-            calls().unwrap(),
+            calls(&[]).unwrap(),
             SeccompAction::Errno(libc::ENOSYS as u32),
             SeccompAction::Allow,
             std::env::consts::ARCH.try_into().unwrap(),

@@ -1,10 +1,12 @@
 //! What each card can be told, whatever is behind it.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use wireboot_card::{Lies, Pace};
+use wireboot_server::cli::allow_many_files;
 
 use super::check;
 use super::chunk::{self, ChunkArgument};
@@ -13,6 +15,7 @@ use super::offload::OffloadArgument;
 use super::pace::{BusArgument, LineArgument};
 use super::socket::SocketArgument;
 use crate::card::HostCard;
+use crate::listener::Listener;
 use crate::mishap::Mishaps;
 use crate::pcap::{self, Capture};
 use crate::port::{Offer, Plan};
@@ -75,7 +78,8 @@ impl CardArgs {
         Ok(())
     }
 
-    /// A card that listens at the sockets, each of which has a pair of queues for each of its wires.
+    /// A card that listens at the sockets, each of which has a pair of queues for each of its wires. When they and all files are open, and before there
+    /// is a thread, `confine` may give up rights that nobody needs any more.
     ///
     /// # Errors
     /// What keeps it from that, and what to do.
@@ -83,27 +87,47 @@ impl CardArgs {
         &self,
         sockets: &[SocketArgument],
         wires: Vec<Vec<HostWire>>,
+        confine: impl FnOnce() -> Result<()>,
     ) -> Result<HostCard> {
         let offer = Offer {
             offloads: self.offload.0,
             chunks: self.chunk.0,
         };
-        let (writer, captures) = match &self.pcap {
-            Some(path) => {
+        // Each machine may have some hundred files at once.
+        allow_many_files();
+        // Before there is a thread: where the umask changes, no other may make a file.
+        let listeners = sockets
+            .iter()
+            .map(|socket| Ok(Listener::bind(&socket.path)?))
+            .collect::<Result<Vec<_>>>()?;
+        let writing = |path: &Path| format!("writing {}", path.display());
+        let capture = self.pcap.as_deref().map(|path| {
+            let file = File::create(path).with_context(|| writing(path))?;
+            anyhow::Ok((file, path))
+        });
+        let capture = capture.transpose()?;
+        let program = self.program.as_deref().map(check::open).transpose()?;
+        confine()?;
+        let (writer, captures) = match capture {
+            Some((file, path)) => {
                 let names: Vec<_> = sockets.iter().map(SocketArgument::to_string).collect();
-                let created = pcap::create(path, &names);
-                let (writer, captures) =
-                    created.with_context(|| format!("writing {}", path.display()))?;
+                let started = pcap::start(file, path, &names);
+                let (writer, captures) = started.with_context(|| writing(path))?;
                 (Some(writer), captures)
             }
             None => (None, Vec::new()),
         };
         let mut captures = captures.into_iter();
-        let program = self.program.as_deref().map(check::open).transpose()?;
         let plans = sockets.iter().zip(wires).map(|(socket, wires)| {
             self.plan(&socket.path, wires, program.as_ref(), captures.next())
         });
+        let plans = listeners.into_iter().zip(plans);
         HostCard::new(plans.collect(), offer, self.stats.as_deref(), writer)
+    }
+
+    /// The folder that files are written in while the card runs.
+    pub(super) fn written(&self) -> Option<PathBuf> {
+        folder_of(self.stats.as_deref()?)
     }
 
     fn plan(
@@ -134,4 +158,9 @@ impl CardArgs {
             mishaps,
         }
     }
+}
+
+/// The folder that the file at `path` is in.
+pub(super) fn folder_of(path: &Path) -> Option<PathBuf> {
+    Some(std::path::absolute(path).ok()?.parent()?.to_owned())
 }

@@ -63,6 +63,12 @@ impl SocketPlace {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// The folder from which a name goes at the end: that of the socket, or that of the directory around it.
+    pub(super) fn emptied(&self) -> Option<PathBuf> {
+        let last = self.made.as_deref().unwrap_or(&self.path);
+        last.parent().map(Path::to_owned)
+    }
 }
 
 impl Drop for SocketPlace {

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use wireboot_server::cli::{say_what_is_served, station};
+use wireboot_server::cli::station;
+use wireboot_server::directory::Directory;
 use wireboot_server::event::{Console, Events};
 
 use super::socket::{SocketArgument, USUAL_MTU};
@@ -66,10 +68,7 @@ impl FromStr for WireArgument {
 ///
 /// # Errors
 /// What keeps it from that, and what to do. All is checked before anything is opened.
-pub(super) fn open(
-    sockets: &[SocketArgument],
-    wires: &[WireArgument],
-) -> Result<Vec<Vec<HostWire>>> {
+pub(super) fn open(sockets: &[SocketArgument], wires: &[WireArgument]) -> Result<Wires> {
     let wires = assign(sockets, wires)?;
     let given = || sockets.iter().zip(&wires);
     let in_switch = given().filter(|(_, wire)| ***wire == WireArgument::Card);
@@ -78,11 +77,27 @@ pub(super) fn open(
     let mut opened = Opened {
         ports: ports.into_iter(),
         networks: 0,
-        told: Vec::new(),
+        events: Events::new(Console::Human, None),
+        served: Vec::new(),
     };
-    given()
+    let wires = given()
         .map(|(socket, wire)| opened.open(wire, socket))
-        .collect()
+        .collect::<Result<_>>()?;
+    Ok(Wires {
+        wires,
+        events: opened.events,
+        served: opened.served,
+    })
+}
+
+/// What is behind a card.
+pub(super) struct Wires {
+    /// Of the machine at each socket, one for each pair of queues.
+    pub wires: Vec<Vec<HostWire>>,
+    /// What servers among them tell.
+    pub events: Events,
+    /// The directories that they serve, each once.
+    pub served: Vec<Arc<Directory>>,
 }
 
 /// The wire of each socket.
@@ -150,8 +165,8 @@ struct Opened {
     ports: std::vec::IntoIter<SwitchPort>,
     /// On which there is a server.
     networks: u8,
-    /// Directories of which the user has been told what they hold.
-    told: Vec<PathBuf>,
+    events: Events,
+    served: Vec<Arc<Directory>>,
 }
 
 impl Opened {
@@ -179,12 +194,10 @@ impl Opened {
 
     /// A boot server of a directory on the next network, which tells what it does.
     fn server(&mut self, dir: &Path) -> Result<HostWire> {
-        let events = Events::new(Console::Human, None);
-        let station = station(dir, events.clone(), self.networks)?;
+        let station = station(dir, self.events.clone(), self.networks)?;
         self.networks += 1;
-        if !self.told.iter().any(|told| told == dir) {
-            say_what_is_served(station.directory(), &events);
-            self.told.push(dir.to_owned());
+        if !self.served.iter().any(|served| served.path() == dir) {
+            self.served.push(station.directory().clone());
         }
         let wire = ServerWire::new(station).context("waiting for files")?;
         Ok(HostWire::Server(Box::new(wire)))
