@@ -19,7 +19,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use wireboot_server::cli::{confine_card, say_what_is_served};
+use wireboot_server::cli::{ReportsFolder, confine_card, say_what_is_served, watch_what_is_served};
 use wireboot_server::directory::Directory;
 use wireboot_server::event::Events;
 
@@ -63,7 +63,8 @@ pub enum Nic {
 /// Boot virtual machines from a directory, by a card that is the boot server too.
 ///
 /// The card and the server in it need no privilege, no interface and no network: the machine has a network of its own, on which the server is
-/// 10.77.0.1. It gives the machine an address, wireboot.efi and the files of DIR, by DHCP, TFTP and HTTP over IPv4, as `wireboot serve` does.
+/// 10.77.0.1 and fd00:77::1. It gives the machine an address of each IP version, wireboot.efi and the files of DIR, by DHCP, DHCPv6, TFTP and HTTP, as
+/// `wireboot serve` does. When its sockets and files are open it gives up all rights that it does not need.
 /// The arguments by which QEMU attaches a machine are printed when the card is there.
 ///
 /// Ends with 0 after SIGINT or SIGTERM, with 1 when it cannot start.
@@ -72,10 +73,14 @@ pub struct ServeArgs {
     /// Directory to serve
     pub dir: PathBuf,
     /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. Once for each machine, up to 16: each has a
-    /// network of its own, 10.77.0.0/24, 10.77.1.0/24 and so on [default: wireboot-card in $XDG_RUNTIME_DIR, else in a new directory of this
+    /// network of its own, 10.77.0.0/24 and fd00:77::/64, 10.77.1.0/24 and fd00:77:0:1::/64, and so on [default: wireboot-card in $XDG_RUNTIME_DIR, else in a new directory of this
     /// user's]
     #[arg(long, value_name = "PATH")]
     pub socket: Vec<PathBuf>,
+    /// Take in the reports that doctor.efi sends (by HTTP, POST /report), a file each in the folder REPORTS, which is made if it is not there.
+    /// `wireboot report REPORTS` shows them
+    #[arg(long, value_name = "REPORTS")]
+    pub reports: Option<PathBuf>,
     /// What any card can be told
     #[command(flatten)]
     pub card: CardArgs,
@@ -204,22 +209,31 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         .iter()
         .map(|place| SocketArgument::one_pair(place.path()))
         .collect();
-    let opened = wire::open(&sockets, &[WireArgument::Serve(arguments.dir.clone())])?;
+    let reports = arguments.reports.as_deref().map(ReportsFolder::new);
+    let reports = reports.transpose()?;
+    let wire = WireArgument::Serve(arguments.dir.clone());
+    let opened = wire::open(&sockets, &[wire], reports.as_ref())?;
     let Wires {
         wires,
         events,
         served,
     } = opened;
-    let written: Vec<_> = arguments.card.written().into_iter().collect();
+    let of_reports = reports.as_ref().map(|folder| folder.path().to_owned());
+    let written: Vec<_> = arguments
+        .card
+        .written()
+        .into_iter()
+        .chain(of_reports)
+        .collect();
     let emptied: Vec<_> = places.iter().filter_map(SocketPlace::emptied).collect();
     let confine = || {
         for directory in &served {
             events.say(confine_card(directory, &written, &emptied)?);
         }
-        Ok(())
+        reports.as_ref().map_or(Ok(()), ReportsFolder::check)
     };
     let card = arguments.card.start(&sockets, wires, confine)?;
-    tell(&served, &events);
+    tell(&served, &events)?;
     say!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     for socket in &sockets {
         let text = arguments::text(Monitor::Qemu, &socket.path, socket, MEMORY_MIB)?;
@@ -231,9 +245,9 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
 fn run_card(arguments: &RunArgs) -> Result<()> {
     let sockets = &arguments.socket;
     arguments.card.check(sockets)?;
-    let opened = wire::open(sockets, &arguments.wire)?;
+    let opened = wire::open(sockets, &arguments.wire, None)?;
     let card = arguments.card.start(sockets, opened.wires, || Ok(()))?;
-    tell(&opened.served, &opened.events);
+    tell(&opened.served, &opened.events)?;
     for socket in sockets {
         say!(
             "wireboot nic: waiting for a monitor at {}; `wireboot nic args --socket {socket}` prints its arguments",
@@ -243,11 +257,14 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     run_to_its_end(card)
 }
 
-/// Tells what the directories hold that are served.
-fn tell(served: &[Arc<Directory>], events: &Events) {
+/// Tells what the directories hold that are served, and of changes from here on.
+fn tell(served: &[Arc<Directory>], events: &Events) -> Result<()> {
     for directory in served {
         say_what_is_served(directory, events);
+        watch_what_is_served(directory.clone(), events.clone())
+            .context("watching the configuration")?;
     }
+    Ok(())
 }
 
 fn run_to_its_end(card: HostCard) -> Result<()> {

@@ -260,13 +260,27 @@ fn folder_of_leases(
 }
 
 /// The folder that reports are kept in.
-struct ReportsFolder {
+pub struct ReportsFolder {
     reports: Arc<Reports>,
     /// Open as long as the server runs, if it was given to the server's user.
     _kept: Option<File>,
 }
 
 impl ReportsFolder {
+    /// Made, if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made, or read.
+    pub fn new(path: &Path) -> anyhow::Result<Self> {
+        Self::open(path, None)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.reports.path()
+    }
+
     /// Made, if it is not there, for `account`.
     fn open(path: &Path, account: Option<&Account>) -> anyhow::Result<Self> {
         let named = || format!("--reports {}", path.display());
@@ -278,8 +292,11 @@ impl ReportsFolder {
         })
     }
 
-    /// An error if this process cannot keep files there.
-    fn check(&self) -> anyhow::Result<()> {
+    /// Whether this process can keep files there.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn check(&self) -> anyhow::Result<()> {
         let named = || format!("--reports {}", self.reports.path().display());
         self.reports.try_to_write().with_context(named)
     }
@@ -302,18 +319,27 @@ fn directory(dir: &Path, nbp: Option<&Path>) -> anyhow::Result<Directory> {
         .with_context(|| format!("cannot serve {}", dir.display()))
 }
 
-/// A [`Station`] that serves `dir` and the programs beside this one on 10.77.`network`.0/24.
+/// A [`Station`] that serves `dir` and the programs beside this one on the network of this number.
 ///
 /// # Errors
 /// When `dir` cannot be read, or the system gives no random numbers.
-pub fn station(dir: &Path, events: Events, network: u8) -> anyhow::Result<Station> {
+pub fn station(
+    dir: &Path,
+    events: Events,
+    network: u8,
+    reports: Option<&ReportsFolder>,
+) -> anyhow::Result<Station> {
     let directory = directory(dir, None)?;
     std::fs::read_dir(dir).with_context(|| format!("cannot serve {}", dir.display()))?;
     let mut random = [0; 18];
     let filled = rustix::rand::getrandom(&mut random, GetRandomFlags::empty())
         .context("asking the system for random numbers")?;
     ensure!(filled == 18, "the system gave too few random numbers");
-    Ok(Station::new(directory, events, network, random))
+    let station = Station::new(directory, events, network, random);
+    Ok(match reports {
+        Some(folder) => station.with_reports(folder.reports.clone()),
+        None => station,
+    })
 }
 
 /// Gives up all that a card does not need which serves `directory`, writes in the folders `written` and removes names from the folders `emptied`.
@@ -352,6 +378,16 @@ pub fn say_what_is_served(directory: &Directory, events: &Events) {
         ));
     }
     check::say(&check::check(directory), events);
+}
+
+/// Tells what is wrong with a directory that is served each time that its configuration changes, as long as this process runs.
+///
+/// # Errors
+/// When there is no thread for it.
+pub fn watch_what_is_served(directory: Arc<Directory>, events: Events) -> io::Result<()> {
+    let builder = std::thread::Builder::new().name("configuration".to_owned());
+    let watch = move || check::watch(&directory, &events, &Stop::default());
+    builder.spawn(watch).map(drop)
 }
 
 /// Tells what is wrong with the directory; an error if a boot would fail for it.

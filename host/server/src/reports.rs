@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
@@ -129,12 +129,12 @@ struct State {
 
 /// Leave of a client to have one report in memory.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    reports: &'a Reports,
+pub(crate) struct Place {
+    reports: Arc<Reports>,
     client: IpAddr,
 }
 
-impl Place<'_> {
+impl Place {
     /// Keeps the client's report, that came at `now`.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         let places = &mut self.reports.state().places;
         places.retain(|client| *client != self.client);
@@ -212,19 +212,35 @@ impl Reports {
     ///
     /// # Errors
     /// [`Refusal::Busy`] when that takes too long.
-    pub(crate) fn place(&self, client: IpAddr) -> Result<Place<'_>, Refusal> {
+    pub(crate) fn place(self: &Arc<Self>, client: IpAddr) -> Result<Place, Refusal> {
+        self.place_within(client, self.patience)
+    }
+
+    /// The same without a wait.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] when others have all, or the client has one.
+    pub(crate) fn place_at_once(self: &Arc<Self>, client: IpAddr) -> Result<Place, Refusal> {
+        self.place_within(client, Duration::ZERO)
+    }
+
+    fn place_within(
+        self: &Arc<Self>,
+        client: IpAddr,
+        patience: Duration,
+    ) -> Result<Place, Refusal> {
         let is_taken =
             |state: &mut State| state.places.len() >= AT_ONCE || state.places.contains(&client);
         let waited = self
             .free
-            .wait_timeout_while(self.state(), self.patience, is_taken);
+            .wait_timeout_while(self.state(), patience, is_taken);
         let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
             return Err(Refusal::Busy);
         }
         state.places.push(client);
         Ok(Place {
-            reports: self,
+            reports: self.clone(),
             client,
         })
     }
@@ -577,10 +593,10 @@ mod tests {
     }
 
     /// A folder whose clients wait so long for a place.
-    fn patient(patience: Duration) -> (tempfile::TempDir, Reports) {
+    fn patient(patience: Duration) -> (tempfile::TempDir, Arc<Reports>) {
         let folder = tempfile::tempdir().unwrap();
         let reports = Reports::with_limits(folder.path(), LIMITS, patience).unwrap();
-        (folder, reports)
+        (folder, Arc::new(reports))
     }
 
     #[test]

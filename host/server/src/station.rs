@@ -1,4 +1,5 @@
-//! The server as one station on a link of its own: frames and the time in, frames out. No socket, no thread, no clock.
+//! The server as one station on a link of its own: frames and the time in, frames out. No socket, no clock, and no thread but one for each report
+//! that is being written.
 //!
 //! ```text
 //!   frame ──> frame::parse ──┬── ARP, discovery, echo ──────────────┐
@@ -22,6 +23,7 @@ mod frame;
 pub(crate) mod fuzz;
 mod held;
 mod payload;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +48,7 @@ use crate::event::{Event, Events, Kind};
 use crate::link_socket::speaker_of;
 use crate::ports::Port;
 use crate::ra::Advertisement;
+use crate::reports::Reports;
 pub use frame::Partial;
 pub use payload::{Payload, Piece};
 
@@ -119,6 +122,8 @@ struct Host {
     address: Ipv4Addr,
     discovery: Discovery,
     answers: VecDeque<Vec<u8>>,
+    /// Where reports go, if they are taken in.
+    reports: Option<Arc<Reports>>,
     events: Events,
     epoch: Instant,
 }
@@ -219,6 +224,7 @@ impl Station {
                 address,
                 discovery: Discovery::new(MAC, LINK_LOCAL, advertisement),
                 answers: VecDeque::new(),
+                reports: None,
                 events,
                 epoch: Instant::now(),
             },
@@ -233,6 +239,13 @@ impl Station {
             head: Vec::new(),
             due: None,
         }
+    }
+
+    /// Takes in the reports that machines send, too.
+    #[must_use]
+    pub fn with_reports(mut self, reports: Arc<Reports>) -> Self {
+        self.host.reports = Some(reports);
+        self
     }
 
     /// Whether the machine on the link takes datagrams longer than the MTU ([`Cut::Fragments`]). Asked for when a read begins.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use wireboot_server::cli::station;
+use wireboot_server::cli::{ReportsFolder, station};
 use wireboot_server::directory::Directory;
 use wireboot_server::event::{Console, Events};
 
@@ -64,11 +64,15 @@ impl FromStr for WireArgument {
     }
 }
 
-/// Opens the wires of the machine at each socket, one for each pair of queues.
+/// Opens the wires of the machine at each socket, one for each pair of queues. Servers among them keep reports in that folder, if there is one.
 ///
 /// # Errors
 /// What keeps it from that, and what to do. All is checked before anything is opened.
-pub(super) fn open(sockets: &[SocketArgument], wires: &[WireArgument]) -> Result<Wires> {
+pub(super) fn open(
+    sockets: &[SocketArgument],
+    wires: &[WireArgument],
+    reports: Option<&ReportsFolder>,
+) -> Result<Wires> {
     let wires = assign(sockets, wires)?;
     let given = || sockets.iter().zip(&wires);
     let in_switch = given().filter(|(_, wire)| ***wire == WireArgument::Card);
@@ -79,6 +83,7 @@ pub(super) fn open(sockets: &[SocketArgument], wires: &[WireArgument]) -> Result
         networks: 0,
         events: Events::new(Console::Human, None),
         served: Vec::new(),
+        reports,
     };
     let wires = given()
         .map(|(socket, wire)| opened.open(wire, socket))
@@ -161,15 +166,17 @@ fn assign<'a>(
 }
 
 /// What several machines share.
-struct Opened {
+struct Opened<'a> {
     ports: std::vec::IntoIter<SwitchPort>,
     /// On which there is a server.
     networks: u8,
     events: Events,
     served: Vec<Arc<Directory>>,
+    /// Where servers keep reports.
+    reports: Option<&'a ReportsFolder>,
 }
 
-impl Opened {
+impl Opened<'_> {
     fn open(&mut self, wire: &WireArgument, socket: &SocketArgument) -> Result<Vec<HostWire>> {
         let queues = socket.queues;
         Ok(match wire {
@@ -194,7 +201,7 @@ impl Opened {
 
     /// A boot server of a directory on the next network, which tells what it does.
     fn server(&mut self, dir: &Path) -> Result<HostWire> {
-        let station = station(dir, self.events.clone(), self.networks)?;
+        let station = station(dir, self.events.clone(), self.networks, self.reports)?;
         self.networks += 1;
         if !self.served.iter().any(|served| served.path() == dir) {
             self.served.push(station.directory().clone());

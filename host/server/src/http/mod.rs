@@ -11,9 +11,9 @@ mod connections;
 mod head;
 mod response;
 mod select;
-mod status;
+pub(crate) mod status;
 pub(crate) mod told;
-mod upload;
+pub(crate) mod upload;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -2,20 +2,28 @@
 
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::head::{Head, Method};
 use super::response::Response;
 use super::status::Status;
 use super::{Connection, Service};
-use crate::event::{Event, Kind};
+use crate::event::{Event, Events, Kind};
 use crate::reports::{LONGEST, Place, Refusal, Reports};
 
 /// Where they are sent.
-const PATH: &str = "/report";
+pub(crate) const PATH: &str = "/report";
+/// What a client that asks first is told.
+pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Whether the client waits to be told that its report is read.
+pub(crate) fn asks_first(head: &Head) -> bool {
+    head.fields.lists("expect", "100-continue")
+}
 
 /// Whether a request sends a report.
-pub(super) fn is_report(head: &Head) -> bool {
+pub(crate) fn is_report(head: &Head) -> bool {
     head.method == Method::Post && head.path == PATH
 }
 
@@ -53,24 +61,53 @@ fn refusal(refused: &Refusal) -> Response {
     }
 }
 
-/// How many bytes the body has, and a place for them, or why it is not read.
-fn admitted<'a>(
+/// How many bytes the body has, and a place for them from `place`, or why it is not read.
+pub(crate) fn admitted(
     head: &Head,
-    reports: Option<&'a Reports>,
-    client: IpAddr,
-) -> Result<(usize, Place<'a>), Box<Response>> {
+    reports: Option<&Arc<Reports>>,
+    place: impl FnOnce(&Arc<Reports>) -> Result<Place, Refusal>,
+) -> Result<(usize, Place), Box<Response>> {
     let refused = |(status, why): (Status, &str)| Box::new(Response::refusal(status, why));
     let why = "this server takes no reports; it does with --reports";
     let reports = reports.ok_or_else(|| refused((Status::NOT_FOUND, why)))?;
     let length = length(head).map_err(refused)?;
-    let place = reports.place(client);
+    let place = place(reports);
     Ok((length, place.map_err(|error| Box::new(refusal(&error)))?))
+}
+
+/// The answer to a report that did not come in time.
+pub(crate) fn late() -> Response {
+    Response::refusal(Status::TIMEOUT, "the report did not come in time")
+}
+
+/// Keeps the report in `bytes` that `client` began to send at `began`, and tells of it.
+pub(crate) fn keep(
+    place: &Place,
+    bytes: &[u8],
+    client: IpAddr,
+    began: Instant,
+    events: &Events,
+) -> Response {
+    match place.keep(bytes, SystemTime::now()) {
+        Ok(name) => {
+            let event = Event::now(Kind::Report, client)
+                .file(&name)
+                .bytes(bytes.len() as u64)
+                .seconds(began.elapsed().as_secs_f64());
+            events.record(event);
+            Response::created(&name)
+        }
+        Err(refused) => refusal(&refused),
+    }
 }
 
 impl Connection {
     /// Takes a report in, and answers. Nothing else comes on this connection.
     pub(super) fn take_report(&mut self, head: &Head, service: &Service) -> io::Result<()> {
-        match admitted(head, service.reports.as_deref(), self.client.ip()) {
+        let client = self.client.ip();
+        match admitted(head, service.reports.as_ref(), |reports| {
+            reports.place(client)
+        }) {
             Err(refused) => self.conclude(&refused, service),
             Ok((length, place)) => {
                 let response = self.report(head, length, &place, service)?;
@@ -92,35 +129,22 @@ impl Connection {
         &mut self,
         head: &Head,
         length: usize,
-        place: &Place<'_>,
+        place: &Place,
         service: &Service,
     ) -> io::Result<Response> {
-        if head.fields.lists("expect", "100-continue") {
-            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+        if asks_first(head) {
+            self.stream.write_all(CONTINUE)?;
         }
         let began = Instant::now();
         if let Err(error) = self.read_body(length) {
             return match error.kind() {
-                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Ok(Response::refusal(
-                    Status::TIMEOUT,
-                    "the report did not come in time",
-                )),
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Ok(late()),
                 _ => Err(error),
             };
         }
-        let kept = place.keep(&self.buffer, SystemTime::now());
-        self.buffer = Vec::new();
-        Ok(match kept {
-            Ok(name) => {
-                let event = Event::now(Kind::Report, self.client.ip())
-                    .file(&name)
-                    .bytes(length as u64)
-                    .seconds(began.elapsed().as_secs_f64());
-                service.events.record(event);
-                Response::created(&name)
-            }
-            Err(refused) => refusal(&refused),
-        })
+        let body = std::mem::take(&mut self.buffer);
+        let client = self.client.ip();
+        Ok(keep(place, &body, client, began, &service.events))
     }
 
     /// Has the body in the buffer, and nothing else.

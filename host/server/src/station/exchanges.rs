@@ -14,9 +14,10 @@ use super::downloads::Step;
 use super::frame::{self, Partial, Peer};
 use super::held::{self, Held};
 use super::payload::{Part, Payload};
+use super::report::{Answer, Report};
 use super::{Cut, Host, Longest, MTU};
 use crate::directory::Directory;
-use crate::http::{Body, Head, MAX_HEAD, Response, told};
+use crate::http::{Body, Head, MAX_HEAD, Response, told, upload};
 
 /// The port of HTTP.
 pub(super) const PORT: u16 = 80;
@@ -56,6 +57,8 @@ struct Exchange {
     /// Responses under way that have a file, with the bytes still to be acknowledged.
     files: VecDeque<Served>,
     held: Option<Held>,
+    /// A report that comes, or is being written. What follows it is not answered.
+    report: Option<Report>,
     /// Nothing is answered any more: our FIN comes behind what there is.
     closing: bool,
     /// When it came to wait for its client.
@@ -173,6 +176,7 @@ impl Exchanges {
             untold: 0,
             files: VecDeque::new(),
             held: None,
+            report: None,
             closing: false,
             waits: now,
         });
@@ -221,7 +225,7 @@ impl Exchanges {
         };
         let Some(out) = exchange.connection.transmit(host.tcp_time(now), &limits) else {
             if !exchange.connection.is_over() {
-                return (Step::Nothing(exchange.due(host)), None);
+                return (Step::Nothing(exchange.due(host, now)), None);
             }
             let exchange = self.all.swap_remove(index);
             exchange.tell_end(host, now);
@@ -271,7 +275,7 @@ impl Exchange {
 
     /// Whether it waits for its client, and nothing of ours is under way.
     fn is_idle(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_empty() && self.report.is_none()
     }
 
     fn limits(&self) -> Limits {
@@ -302,12 +306,21 @@ impl Exchange {
     /// Drops what is acknowledged, answers what has come, and tells TCP of it.
     fn go_on(&mut self, host: &mut Host, directory: &Arc<Directory>, now: Instant) {
         self.drop_acknowledged(host, now);
-        while !self.closing && self.parts.len() < 2 * MAX_RESPONSES && !self.request.is_empty() {
+        self.go_on_with_report(host, now);
+        while self.report.is_none()
+            && !self.closing
+            && self.parts.len() < 2 * MAX_RESPONSES
+            && !self.request.is_empty()
+        {
             match Head::parse(&self.request) {
                 Ok(Some((head, length))) => {
                     self.request.drain(..length.min(self.request.len()));
-                    self.closing = head.close;
-                    self.answer(&head, host, directory, now);
+                    if upload::is_report(&head) {
+                        self.begin_report(&head, host, now);
+                    } else {
+                        self.closing = head.close;
+                        self.answer(&head, host, directory, now);
+                    }
                 }
                 Ok(None) => break,
                 Err(status) => {
@@ -319,7 +332,7 @@ impl Exchange {
             }
         }
         // The client has ended its side, and what it has sent is answered or no request.
-        self.closing |= !self.connection.may_receive() && self.parts.is_empty();
+        self.closing |= !self.connection.may_receive() && self.is_idle();
         if self.is_idle() && now.saturating_duration_since(self.waits) >= PATIENCE {
             if self.closing {
                 self.connection.abort();
@@ -382,6 +395,42 @@ impl Exchange {
         }
     }
 
+    /// Nothing else is answered on a connection that brings a report.
+    fn begin_report(&mut self, head: &Head, host: &Host, now: Instant) {
+        match Report::begin(head, host.reports.as_ref(), self.client(), now) {
+            Ok(report) => {
+                if upload::asks_first(head) {
+                    self.push(Part::Bytes(upload::CONTINUE.to_vec()));
+                }
+                self.report = Some(report);
+                self.go_on_with_report(host, now);
+            }
+            Err(response) => self.conclude(&response, host),
+        }
+    }
+
+    fn go_on_with_report(&mut self, host: &Host, now: Instant) {
+        let Some(report) = &mut self.report else {
+            return;
+        };
+        let ended = !self.connection.may_receive();
+        match report.take(&mut self.request, ended, &host.events, now) {
+            Answer::Later => {}
+            Answer::None => self.report = None,
+            Answer::Response(response) => {
+                self.report = None;
+                self.waits = now;
+                self.conclude(&response, host);
+            }
+        }
+    }
+
+    fn conclude(&mut self, response: &Response, host: &Host) {
+        self.closing = true;
+        self.refused(upload::PATH, response, host);
+        self.respond(response);
+    }
+
     fn refused(&self, name: &str, response: &Response, host: &Host) {
         if let Some(reason) = &response.refusal {
             host.events
@@ -409,10 +458,11 @@ impl Exchange {
     }
 
     /// When something is to be done though nothing comes.
-    fn due(&self, host: &Host) -> Option<Instant> {
+    fn due(&self, host: &Host, now: Instant) -> Option<Instant> {
         let tcp = self.connection.poll_at().map(|at| host.time_of(at));
         let idle = self.is_idle().then(|| self.waits + PATIENCE);
-        tcp.into_iter().chain(idle).min()
+        let report = self.report.as_ref().map(|report| report.due(now));
+        [tcp, idle, report].into_iter().flatten().min()
     }
 
     /// The connection is over; what was under way is told.

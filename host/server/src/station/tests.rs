@@ -768,8 +768,9 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
     for (request, status) in [
         (
             &b"POST /report HTTP/1.1\r\nContent-Length: 0\r\n\r\n"[..],
-            "405",
+            "404",
         ),
+        (b"POST /file HTTP/1.1\r\nContent-Length: 9\r\n\r\n", "405"),
         (b"\x00\x01\x02\r\n\r\n", "400"),
     ] {
         let mut client = Client::new(&scene, 4000);
@@ -1441,5 +1442,109 @@ fn what_waits_for_its_payload_comes_whole() {
         let got = read_by_tftp(&mut scene, "file", options(1400, 8), |n| n % 13 == 5);
         assert!(got.as_ref() == Ok(&file));
         assert!(scene.waited > 50, "{}", scene.waited);
+    }
+}
+
+/// A report, as long as one of doctor.efi's.
+fn report() -> String {
+    let report = r#"{"schema":1,"machine":{"mac":"52:54:00:77:00:0A"}}"#;
+    format!("{report}{}", " ".repeat(100_000))
+}
+
+#[test]
+fn reports_are_kept() {
+    let mut scene = Scene::new(&[]);
+    let folder = scene.scratch.path().join("reports");
+    fs::create_dir(&folder).unwrap();
+    let reports = Arc::new(Reports::open(&folder).unwrap());
+    scene.station.host.reports = Some(reports.clone());
+    let text = report();
+    let head = |length: usize, more: &str| {
+        format!("POST /report HTTP/1.1\r\n{more}Content-Length: {length}\r\n\r\n")
+    };
+    let names = || {
+        let entries = fs::read_dir(&folder).unwrap();
+        entries.map(|one| one.unwrap().path()).collect::<Vec<_>>()
+    };
+    // Over either version, and none overwrites another.
+    for (n, (ends, more)) in VERSIONS
+        .into_iter()
+        .zip(["", "Expect: 100-continue\r\n"])
+        .enumerate()
+    {
+        scene.ends = ends;
+        let mut client = Client::new(&scene, 4000 + n as u16);
+        client.send(head(text.len(), more).as_bytes());
+        client.send(text.as_bytes());
+        // What comes behind a report is not answered.
+        client.send(b"GET /file HTTP/1.1\r\n\r\n");
+        until_answered(&mut client, &mut scene);
+        let got = String::from_utf8(client.received).unwrap();
+        let asked = "HTTP/1.1 100 Continue\r\n\r\n";
+        let answer = if more.is_empty() {
+            &got[..]
+        } else {
+            got.strip_prefix(asked).unwrap()
+        };
+        assert!(answer.starts_with("HTTP/1.1 201 Created\r\n"), "{got}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{got}");
+        let names = names();
+        assert_eq!(names.len(), n + 1);
+        assert!(
+            names
+                .iter()
+                .all(|name| fs::read_to_string(name).unwrap() == text)
+        );
+    }
+    assert_eq!(scene.events().matches("\"report\"").count(), 2);
+    let mut refused = |head: &str, body: &[u8], status: &str| {
+        let mut client = Client::new(&scene, 5000);
+        client.send(head.as_bytes());
+        client.send(body);
+        until_answered(&mut client, &mut scene);
+        let got = String::from_utf8_lossy(&client.received);
+        assert!(got.starts_with(&format!("HTTP/1.1 {status} ")), "{got}");
+        client.connection.abort();
+        client.run(&mut scene, |_| false);
+    };
+    refused(&head(9, ""), b"no report", "400");
+    refused(&head((16 << 20) + 1, ""), &text.as_bytes()[..1000], "413");
+    refused("POST /report HTTP/1.1\r\n\r\n", b"", "411");
+    // It does not come to its end.
+    refused(&head(text.len(), ""), &text.as_bytes()[1..], "408");
+    // Others are being taken in, and nobody waits for them here.
+    let client = scene.ends.0;
+    let place = reports.place_at_once(client).unwrap();
+    let mut busy = Client::new(&scene, 5001);
+    busy.send(head(text.len(), "").as_bytes());
+    until_answered(&mut busy, &mut scene);
+    assert_eq!(&busy.received[9..12], b"503");
+    drop(place);
+    assert_eq!(names().len(), 2);
+    // One whose client goes away, or ends its side too early, leaves its place.
+    for (port, aborts) in [(5002, true), (5003, false)] {
+        let mut gone = Client::new(&scene, port);
+        gone.send(head(text.len(), "").as_bytes());
+        gone.run(&mut scene, |_| false);
+        assert!(reports.place_at_once(client).is_err());
+        if aborts {
+            gone.connection.abort();
+        } else {
+            gone.connection.close();
+        }
+        gone.run(&mut scene, |_| false);
+        assert!(reports.place_at_once(client).is_ok());
+    }
+}
+
+/// A thread writes reports, in its own time.
+fn until_answered(client: &mut Client, scene: &mut Scene) {
+    let interim = |bytes: &[u8]| bytes.is_empty() || bytes.ends_with(b"100 Continue\r\n\r\n");
+    let begun = std::time::Instant::now();
+    while interim(&client.received) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no answer");
+        client.run(scene, |_| false);
+        scene.now = scene.station.due().unwrap_or_default().max(scene.now);
+        std::thread::yield_now();
     }
 }
