@@ -389,53 +389,127 @@ impl Vectors {
     }
 }
 
+/// Bytes of what the card itself writes at most: headers and entries of rings.
+const SHORT: usize = 16;
+
+/// The same as [`copy_to_guest`] for what is long, in a function of its own, by whose name its instructions are told from all others.
+///
+/// # Safety
+/// As for [`copy_to_guest`].
+#[inline(never)]
+unsafe fn copy_payload(to: *mut u8, from: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { copy_to_guest(to, from) }
+}
+
+/// Writes `from` to guest memory, each byte once, in accesses of eight bytes where they are aligned.
+///
+/// # Safety
+/// There are as many bytes of guest memory at `to`.
+#[inline]
+unsafe fn copy_to_guest(to: *mut u8, from: &[u8]) {
+    let (before, rest) = from.split_at(to.align_offset(8).min(from.len()));
+    let (words, behind) = rest.as_chunks::<8>();
+    // SAFETY: each place lies as far behind `to` as its bytes in `from`, and words are aligned; the guest may access them meanwhile, hence
+    // volatile.
+    unsafe {
+        put_few(to, before);
+        let to = to.add(before.len()).cast::<u64>();
+        for (n, word) in words.iter().enumerate() {
+            to.add(n).write_volatile(u64::from_ne_bytes(*word));
+        }
+        put_few(to.add(words.len()).cast(), behind);
+    }
+}
+
+/// The same for less than eight bytes.
+///
+/// # Safety
+/// As for [`copy_to_guest`].
+#[inline]
+unsafe fn put_few(to: *mut u8, from: &[u8]) {
+    let (mut to, mut from) = (to, from);
+    if let Some((word, rest)) = from.split_first_chunk::<4>()
+        && to.cast::<u32>().is_aligned()
+    {
+        // SAFETY: as in [`copy_to_guest`].
+        unsafe {
+            to.cast::<u32>().write_volatile(u32::from_ne_bytes(*word));
+            to = to.add(4);
+        }
+        from = rest;
+    }
+    for (n, byte) in from.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { to.add(n).write_volatile(*byte) };
+    }
+}
+
+/// Reads guest memory, each byte once, in accesses of eight bytes where they are aligned.
+///
+/// # Safety
+/// There are as many bytes of guest memory at `from` as `to` is long.
+#[inline]
+unsafe fn copy_from_guest(from: *const u8, to: &mut [u8]) {
+    let (before, rest) = to.split_at_mut(from.align_offset(8).min(to.len()));
+    let (words, behind) = rest.as_chunks_mut::<8>();
+    // SAFETY: each place lies as far behind `from` as its bytes in `to`, and words are aligned; the guest may change them meanwhile, hence
+    // volatile.
+    unsafe {
+        take_few(from, before);
+        let from = from.add(before.len()).cast::<u64>();
+        for (n, word) in words.iter_mut().enumerate() {
+            *word = from.add(n).read_volatile().to_ne_bytes();
+        }
+        take_few(from.add(words.len()).cast(), behind);
+    }
+}
+
+/// The same for less than eight bytes.
+///
+/// # Safety
+/// As for [`copy_from_guest`].
+#[inline]
+unsafe fn take_few(from: *const u8, to: &mut [u8]) {
+    let (mut from, mut to) = (from, to);
+    if to.len() >= 4 && from.cast::<u32>().is_aligned() {
+        let (word, rest) = std::mem::take(&mut to).split_at_mut(4);
+        // SAFETY: as in [`copy_from_guest`].
+        unsafe {
+            word.copy_from_slice(&from.cast::<u32>().read_volatile().to_ne_bytes());
+            from = from.add(4);
+        }
+        to = rest;
+    }
+    for (n, byte) in to.iter_mut().enumerate() {
+        // SAFETY: as above.
+        *byte = unsafe { from.add(n).read_volatile() };
+    }
+}
+
 impl GuestMemory for Mapping {
     #[inline]
     fn contains(&self, span: Span) -> bool {
         self.at(span.address, span.len as usize).is_ok()
     }
 
+    #[inline]
     fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Unmapped> {
         let from = self.at(address, to.len())?.as_ptr();
-        let (words, rest) = to.as_chunks_mut::<8>();
-        // SAFETY: `at` has found as many bytes at `from`; the guest may change them meanwhile, hence volatile, each byte once.
-        unsafe {
-            if from.cast::<u64>().is_aligned() {
-                for (n, word) in words.iter_mut().enumerate() {
-                    *word = from.cast::<u64>().add(n).read_volatile().to_ne_bytes();
-                }
-            } else {
-                for (n, byte) in words.as_flattened_mut().iter_mut().enumerate() {
-                    *byte = from.add(n).read_volatile();
-                }
-            }
-            let done = words.len() * 8;
-            for (n, byte) in rest.iter_mut().enumerate() {
-                *byte = from.add(done + n).read_volatile();
-            }
-        }
+        // SAFETY: `at` has found as many bytes at `from`.
+        unsafe { copy_from_guest(from, to) };
         Ok(())
     }
 
+    #[inline]
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
         let to = self.at(address, from.len())?.as_ptr();
-        let (words, rest) = from.as_chunks::<8>();
         // SAFETY: `at` has found as many bytes at `to`, to which there is no reference.
         unsafe {
-            if to.cast::<u64>().is_aligned() {
-                for (n, word) in words.iter().enumerate() {
-                    to.cast::<u64>()
-                        .add(n)
-                        .write_volatile(u64::from_ne_bytes(*word));
-                }
+            if from.len() <= SHORT {
+                copy_to_guest(to, from);
             } else {
-                for (n, byte) in words.as_flattened().iter().enumerate() {
-                    to.add(n).write_volatile(*byte);
-                }
-            }
-            let done = words.len() * 8;
-            for (n, byte) in rest.iter().enumerate() {
-                to.add(done + n).write_volatile(*byte);
+                copy_payload(to, from);
             }
         }
         Ok(())
@@ -511,6 +585,25 @@ mod tests {
         file.read_exact_at(&mut there, 0x3ffe).unwrap();
         assert_eq!(there, [0x34, 0x12]);
         assert_eq!(mapping.load(0x10_2ffe, Ordering::Relaxed), Ok(0x1234));
+    }
+
+    #[test]
+    fn each_byte_is_copied_wherever_it_lies() {
+        let (mapping, file) = two();
+        for (at, len) in (0..9).flat_map(|at| (0..34).map(move |len| (at, len))) {
+            file.write_all_at(&[0xaa; 64], 0).unwrap();
+            let bytes: Vec<u8> = (1..=len).collect();
+            mapping.write(8 + at, &bytes).unwrap();
+            let mut there = [0; 64];
+            file.read_exact_at(&mut there, 0).unwrap();
+            let (before, rest) = there.split_at(8 + at as usize);
+            let (copied, behind) = rest.split_at(len.into());
+            assert_eq!(copied, bytes, "{at} {len}");
+            assert!(before.iter().chain(behind).all(|byte| *byte == 0xaa));
+            let mut back = vec![0; bytes.len()];
+            mapping.read(8 + at, &mut back).unwrap();
+            assert_eq!(back, bytes, "{at} {len}");
+        }
     }
 
     #[test]
