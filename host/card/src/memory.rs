@@ -112,8 +112,9 @@ impl Region {
     /// The first of `len` bytes at a guest address, if all are here.
     #[inline]
     fn at(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
-        let offset = address.checked_sub(self.guest)?;
-        if offset.checked_add(len as u64)? > self.len {
+        // Beyond the end, too, where the address lies before the region.
+        let offset = address.wrapping_sub(self.guest);
+        if offset > self.len || len as u64 > self.len - offset {
             return None;
         }
         // SAFETY: the region is `self.len` bytes long from `first`, and the offset is not beyond that.
@@ -287,7 +288,18 @@ impl Mapping {
     ///
     /// # Errors
     /// [`Unmapped`], also when the spans are shorter; some bytes may have been written.
+    #[inline]
     pub(crate) fn scatter(&self, spans: &[Span], skip: usize, from: &[u8]) -> Result<(), Unmapped> {
+        // Nearly always the first has room for all.
+        match spans.first() {
+            Some(first) if skip.saturating_add(from.len()) <= first.len as usize => {
+                self.write(first.address.wrapping_add(skip as u64), from)
+            }
+            _ => self.scatter_to_several(spans, skip, from),
+        }
+    }
+
+    fn scatter_to_several(&self, spans: &[Span], skip: usize, from: &[u8]) -> Result<(), Unmapped> {
         let mut rest = from;
         for span in part(spans, skip, from.len()) {
             let (now, later) = rest.split_at_checked(span.len as usize).ok_or(Unmapped)?;
@@ -389,10 +401,7 @@ impl Vectors {
     }
 }
 
-/// Bytes of what the card itself writes at most: headers and entries of rings.
-const SHORT: usize = 16;
-
-/// The same as [`copy_to_guest`] for what is long, in a function of its own, by whose name its instructions are told from all others.
+/// [`copy_to_guest`] in a function of its own, by whose name instructions of the copy are told from all others.
 ///
 /// # Safety
 /// As for [`copy_to_guest`].
@@ -443,6 +452,18 @@ unsafe fn put_few(to: *mut u8, from: &[u8]) {
         // SAFETY: as above.
         unsafe { to.add(n).write_volatile(*byte) };
     }
+}
+
+/// Reads little-endian numbers that lie at no multiple of 4.
+///
+/// # Safety
+/// There are as many bytes of guest memory at `from`.
+#[cold]
+unsafe fn unaligned_words<const N: usize>(from: *const u8) -> [u32; N] {
+    let mut words = [[0; 4]; N];
+    // SAFETY: the caller's promise.
+    unsafe { copy_from_guest(from, words.as_flattened_mut()) };
+    words.map(u32::from_le_bytes)
 }
 
 /// Reads guest memory, each byte once, in accesses of eight bytes where they are aligned.
@@ -505,12 +526,34 @@ impl GuestMemory for Mapping {
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
         let to = self.at(address, from.len())?.as_ptr();
         // SAFETY: `at` has found as many bytes at `to`, to which there is no reference.
-        unsafe {
-            if from.len() <= SHORT {
-                copy_to_guest(to, from);
-            } else {
-                copy_payload(to, from);
-            }
+        unsafe { copy_payload(to, from) };
+        Ok(())
+    }
+
+    #[inline]
+    fn read_words<const N: usize>(&self, address: u64) -> Result<[u32; N], Unmapped> {
+        let from = self.at(address, 4 * N)?.as_ptr().cast::<u32>();
+        if !from.is_aligned() {
+            // SAFETY: `at` has found as many bytes.
+            return Ok(unsafe { unaligned_words(from.cast()) });
+        }
+        let mut words = [0; N];
+        for (n, word) in words.iter_mut().enumerate() {
+            // SAFETY: `at` has found as many words, which are aligned; the guest may change them meanwhile, hence volatile.
+            *word = u32::from_le(unsafe { from.add(n).read_volatile() });
+        }
+        Ok(words)
+    }
+
+    #[inline]
+    fn write_words<const N: usize>(&self, address: u64, words: [u32; N]) -> Result<(), Unmapped> {
+        let to = self.at(address, 4 * N)?.as_ptr().cast::<u32>();
+        if !to.is_aligned() {
+            return self.write(address, words.map(u32::to_le_bytes).as_flattened());
+        }
+        for (n, word) in words.into_iter().enumerate() {
+            // SAFETY: `at` has found as many words, which are aligned, and to which there is no reference.
+            unsafe { to.add(n).write_volatile(word.to_le()) };
         }
         Ok(())
     }
@@ -604,6 +647,16 @@ mod tests {
             mapping.read(8 + at, &mut back).unwrap();
             assert_eq!(back, bytes, "{at} {len}");
         }
+        for at in 0..9 {
+            let words = [0x0403_0201, 0x0807_0605, 0x0c0b_0a09];
+            mapping.write_words(8 + at, words).unwrap();
+            let mut there = [0; 12];
+            file.read_exact_at(&mut there, 8 + at).unwrap();
+            assert_eq!(there, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], "{at}");
+            assert_eq!(mapping.read_words(8 + at), Ok(words), "{at}");
+        }
+        assert_eq!(mapping.read_words::<2>(0xffc), Err(Unmapped));
+        assert_eq!(mapping.write_words(0xffc, [0; 2]), Err(Unmapped));
     }
 
     #[test]
