@@ -18,13 +18,15 @@ use core::time::Duration;
 use crate::counters::OffloadCounters;
 use crate::datagram::{self, Fragments, Put};
 use crate::feature;
-use crate::frame::{Ip, MAX_HEAD, Version};
+use crate::frame::{Ip, MAX_HEAD, UDP, Version};
 use crate::header::{GSO_NONE, GSO_UDP, Header};
 use crate::host_side::{LONGEST_UNIT, Unit};
 use crate::memory::{GuestMemory, Span, behind, gather, keep, scatter};
 use crate::segment::{self, Run};
 use crate::wire::{Received, Wire};
 
+/// In IPv4: more fragments follow, or this one's place.
+const FRAGMENT: u32 = 0x3fff;
 const TSO: u64 = feature::GUEST_TSO4 | feature::GUEST_TSO6;
 
 /// A wire behind the card's own offloads.
@@ -318,6 +320,9 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Offload<W> {
         if self.agreed & (TSO | feature::GUEST_UFO) == 0 || header.gso_type != GSO_NONE {
             return received;
         }
+        if is_whole_datagram(memory, room, len) {
+            return received;
+        }
         let mut bytes = [0; MAX_HEAD];
         let Some(head) = first_bytes(memory, room, len, &mut bytes) else {
             return received;
@@ -348,6 +353,30 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Offload<W> {
         self.counters.joined_segments += segments as u64;
         Received::Unit { header, len }
     }
+}
+
+/// True for a frame of UDP over IPv4, without a tag, that is no fragment: nothing is to be joined. Where it takes more than one access to find
+/// out, false.
+fn is_whole_datagram<M: GuestMemory>(memory: &M, spans: &[Span], len: usize) -> bool {
+    /// From the EtherType to the protocol.
+    const FROM: usize = 12;
+    const TO: usize = 24;
+    let Some(first) = spans.first().filter(|span| span.len as usize >= TO) else {
+        return false;
+    };
+    // No overflow: the span lies in the guest's memory.
+    let at = first.address.wrapping_add(FROM as u64);
+    let Ok([kind, _, last]) = memory
+        .read_words(at)
+        .map(|words| words.map(u32::swap_bytes))
+    else {
+        return false;
+    };
+    // Version and length of its header are in the byte behind the EtherType.
+    len >= TO
+        && kind & 0xffff_ff00 == 0x0800_4500
+        && last >> 16 & FRAGMENT == 0
+        && last & 0xff == u32::from(UDP)
 }
 
 /// The first of `len` bytes in these spans, as many as there may be headers.
