@@ -116,7 +116,7 @@ impl Report {
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = format!(
-            "Made by `cargo xtask results nic-instructions`, {}. Ratios are of what is without the copy.\n\n| instructions | in all | without the copy | against single frames | at most |\n|---|---|---|---|---|\n",
+            "Made by `make results ARGS=nic-instructions`, {}. Ratios are of what is without the copy.\n\n| instructions | in all | without the copy | against single frames | target |\n|---|---|---|---|---|\n",
             self.valgrind
         );
         for one in &self.counted {
