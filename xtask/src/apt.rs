@@ -57,6 +57,9 @@ pub(crate) const BENCH: &[&str] = &[
     "valgrind",
 ];
 
+/// What counts instructions.
+pub(crate) const COUNTING: &[&str] = &["valgrind"];
+
 /// Services that some of the packages above would start and enable.
 const SERVICES: &[(&str, &str)] = &[
     ("atftpd", "atftpd.service"),

@@ -9,127 +9,150 @@ use std::time::Instant;
 /// A measurement. What it prints goes to `docs/results/NAME.txt`.
 struct Measurement {
     name: &'static str,
-    /// Behind `wireboot`.
-    arguments: &'static str,
+    program: Program,
     /// The other files that it can write, `NAME.` and this.
     files: &'static [&'static str],
+}
+
+/// What measures.
+#[derive(Clone, Copy)]
+enum Program {
+    /// `wireboot` with these arguments.
+    Wireboot(&'static str),
+    /// An example of a package of ours, which needs one of its features.
+    Example {
+        package: &'static str,
+        feature: &'static str,
+        name: &'static str,
+    },
 }
 
 /// In the order in which they run.
 const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "boot",
-        arguments: "lab boot",
+        program: Program::Wireboot("lab boot"),
         files: &["json", "svg"],
     },
     Measurement {
         name: "snp-instructions",
-        arguments: "lab ladder --phases --instructions --rounds 3 --ms 300",
+        program: Program::Wireboot("lab ladder --phases --instructions --rounds 3 --ms 300"),
         files: &["json"],
     },
     Measurement {
         name: "snp-phases",
-        arguments: "lab ladder --phases --rounds 9",
+        program: Program::Wireboot("lab ladder --phases --rounds 9"),
         files: &["json"],
     },
     Measurement {
         name: "ladder-ipv4",
-        arguments: "lab ladder",
+        program: Program::Wireboot("lab ladder"),
         files: &["json", "svg"],
     },
     Measurement {
         name: "ladder-loaders",
-        arguments: "lab ladder --only driver,wireboot,ours --rounds 5",
+        program: Program::Wireboot("lab ladder --only driver,wireboot,ours --rounds 5"),
         files: &["json"],
     },
     Measurement {
         name: "ladder-ipv6",
-        arguments: "lab ladder --ip 6",
+        program: Program::Wireboot("lab ladder --ip 6"),
         files: &["json", "svg"],
     },
     Measurement {
         name: "engines",
-        arguments: "lab ladder --processors 0,1,2,4 --only engine --rounds 9",
+        program: Program::Wireboot("lab ladder --processors 0,1,2,4 --only engine --rounds 9"),
         files: &["json", "svg"],
     },
     Measurement {
         name: "bench-ipv4",
-        arguments: "lab bench --sizes 64 --rounds 3",
+        program: Program::Wireboot("lab bench --sizes 64 --rounds 3"),
         files: &["json", "svg", "md"],
     },
     Measurement {
         name: "bench-ipv6",
-        arguments: "lab bench --sizes 64 --rounds 3 --ip 6",
+        program: Program::Wireboot("lab bench --sizes 64 --rounds 3 --ip 6"),
         files: &["json", "svg", "md"],
     },
     Measurement {
         name: "first-byte",
-        arguments: "lab bench --first-byte --only wireboot-http,ovmf-http,ovmf-new-http,ipxe --rounds 5",
+        program: Program::Wireboot(
+            "lab bench --first-byte --only wireboot-http,ovmf-http,ovmf-new-http,ipxe --rounds 5",
+        ),
         files: &["json", "md"],
     },
     Measurement {
         name: "loaders",
-        arguments: "lab loaders --without-near-end --cold",
+        program: Program::Wireboot("lab loaders --without-near-end --cold"),
         files: &["json", "svg", "md"],
     },
     Measurement {
         name: "nic",
-        arguments: "lab nic",
+        program: Program::Wireboot("lab nic"),
         files: &["json", "svg", "md"],
     },
     Measurement {
+        name: "nic-instructions",
+        program: Program::Example {
+            package: "wireboot-host-card",
+            feature: "counting",
+            name: "nic-instructions",
+        },
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "doctor-checkpoints",
-        arguments: "lab checkpoints",
+        program: Program::Wireboot("lab checkpoints"),
         files: &["json", "md"],
     },
     Measurement {
         name: "doctor-faults",
-        arguments: "doctor faults",
+        program: Program::Wireboot("doctor faults"),
         files: &["json", "md"],
     },
     Measurement {
         name: "doctor-boots",
-        arguments: "doctor lab boot runs=3",
+        program: Program::Wireboot("doctor lab boot runs=3"),
         files: &["json"],
     },
     Measurement {
         name: "doctor-cost",
-        arguments: "doctor lab cost calls=1000000",
+        program: Program::Wireboot("doctor lab cost calls=1000000"),
         files: &["json"],
     },
     Measurement {
         name: "doctor-dma",
-        arguments: "doctor lab dma",
+        program: Program::Wireboot("doctor lab dma"),
         files: &["json"],
     },
     Measurement {
         name: "doctor-trace",
-        arguments: "doctor lab trace profile",
+        program: Program::Wireboot("doctor lab trace profile"),
         files: &["json"],
     },
     Measurement {
         name: "doctor-sweep",
-        arguments: "doctor lab sweep rounds=3",
+        program: Program::Wireboot("doctor lab sweep rounds=3"),
         files: &["json"],
     },
     Measurement {
         name: "doctor-throughput",
-        arguments: "doctor lab ttcp=10.77.0.1",
+        program: Program::Wireboot("doctor lab ttcp=10.77.0.1"),
         files: &["json"],
     },
     Measurement {
         name: "load-one-tftp",
-        arguments: "lab load --clients 1 --rounds 9 --seconds 10",
+        program: Program::Wireboot("lab load --clients 1 --rounds 9 --seconds 10"),
         files: &["json"],
     },
     Measurement {
         name: "load-200-tftp",
-        arguments: "lab load --clients 200 --rounds 1 --seconds 400",
+        program: Program::Wireboot("lab load --clients 200 --rounds 1 --seconds 400"),
         files: &["json"],
     },
     Measurement {
         name: "load-http",
-        arguments: "lab load --server http --clients 1,50 --rounds 9",
+        program: Program::Wireboot("lab load --server http --clients 1,50 --rounds 9"),
         files: &["json"],
     },
 ];
@@ -147,8 +170,14 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
             names.join(", ")
         );
     }
-    apt::ensure(&[apt::BOOT, apt::BENCH, apt::EMBEDDING, apt::SERVERS].concat())?;
-    build::all()?;
+    apt::ensure(apt::COUNTING)?;
+    if wanted
+        .iter()
+        .any(|one| matches!(one.program, Program::Wireboot(_)))
+    {
+        apt::ensure(&[apt::BOOT, apt::BENCH, apt::EMBEDDING, apt::SERVERS].concat())?;
+        build::all()?;
+    }
     let mut failed = Vec::new();
     for one in wanted {
         println!("\n== {}", one.name);
@@ -172,7 +201,8 @@ fn measure(one: &Measurement) -> Result<()> {
     let status = command.stdout(Stdio::from(output)).status();
     let status = status.with_context(|| format!("starting {command:?}"))?;
     // An examination that has found something.
-    let found = one.arguments.starts_with("doctor ") && status.code() == Some(1);
+    let examines = matches!(one.program, Program::Wireboot(line) if line.starts_with("doctor "));
+    let found = examines && status.code() == Some(1);
     if status.success() || found {
         return Ok(());
     }
@@ -180,8 +210,23 @@ fn measure(one: &Measurement) -> Result<()> {
 }
 
 fn command(one: &Measurement) -> Command {
-    let mut command = shell::command(shell::root().join("dist/wireboot"));
-    command.args(one.arguments.split(' '));
+    let mut command = match one.program {
+        Program::Wireboot(arguments) => {
+            let mut command = shell::command(shell::root().join("dist/wireboot"));
+            command.args(arguments.split(' '));
+            command
+        }
+        Program::Example {
+            package,
+            feature,
+            name,
+        } => {
+            let mut cargo = shell::cargo();
+            cargo.args(["run", "--release", "--quiet", "--package", package]);
+            cargo.args(["--features", feature, "--example", name, "--"]);
+            cargo
+        }
+    };
     for file in one.files {
         let option = match *file {
             "svg" => "--plot",
@@ -203,7 +248,7 @@ mod tests {
     fn each_file_is_asked_for_by_its_option() {
         let one = Measurement {
             name: "x",
-            arguments: "lab bench --ip 6",
+            program: Program::Wireboot("lab bench --ip 6"),
             files: &["json", "svg", "md"],
         };
         let arguments: Vec<_> = command(&one)

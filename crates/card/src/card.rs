@@ -441,15 +441,8 @@ fn receive<M: GuestMemory>(
             counters.no_room += 1;
             return Ok((units, true));
         };
-        if let Some(hello) = answer.take() {
-            match hello::deliver(queue, memory, &hello)? {
-                Delivered::Yes => {
-                    // What comes behind the answer may be gathered.
-                    *gather = hello::limits(&hello).map(Coalescer::new);
-                    queue.set_chunks(gather.is_some());
-                }
-                Delivered::NotAgreed | Delivered::TooLong => counters.receive_too_long += 1,
-            }
+        if answer.is_some() {
+            answer_guest(queue, memory, gather, answer, counters)?;
             continue;
         }
         match wire.receive(memory, room, now) {
@@ -477,6 +470,29 @@ fn receive<M: GuestMemory>(
         }
     }
     Ok((BURST, false))
+}
+
+/// Gives the guest the answer to its question, in the room that was found last.
+#[cold]
+fn answer_guest<M: GuestMemory>(
+    queue: &mut ReceiveQueue,
+    memory: &M,
+    gather: &mut Option<Coalescer<Duration>>,
+    answer: &mut Option<Hello>,
+    counters: &mut Counters,
+) -> Result<(), RingFault> {
+    let Some(hello) = answer.take() else {
+        return Ok(());
+    };
+    match hello::deliver(queue, memory, &hello)? {
+        Delivered::Yes => {
+            // What comes behind the answer may be gathered.
+            *gather = hello::limits(&hello).map(Coalescer::new);
+            queue.set_chunks(gather.is_some());
+        }
+        Delivered::NotAgreed | Delivered::TooLong => counters.receive_too_long += 1,
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ impl<T: Time> Coalescer<T> {
     }
 
     /// A frame has come. Where it does not go with those that wait, they are to go before it, and wait no longer.
+    #[inline]
     #[must_use]
     pub fn add(&mut self, len: usize, now: T) -> Option<Batch> {
         let fits = self.waiting.frames < self.limits.frames
@@ -70,6 +71,7 @@ impl<T: Time> Coalescer<T> {
     }
 
     /// So many frames or bytes wait that no more are to join them.
+    #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.waiting.frames >= self.limits.frames || self.waiting.bytes >= self.limits.bytes

@@ -74,6 +74,20 @@ impl Header {
         [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
     }
 
+    /// The same with the number of buffers, as words.
+    #[inline]
+    pub(crate) fn words(self, buffers: u16) -> [u32; 3] {
+        let both = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+        [
+            both(
+                u16::from_le_bytes([self.flags, self.gso_type]),
+                self.hdr_len,
+            ),
+            both(self.gso_size, self.csum_start),
+            both(self.csum_offset, buffers),
+        ]
+    }
+
     /// The feature of [`crate::feature`] for units that are to be cut so, of a guest's or of a wire's; none for what is no such type.
     pub(crate) fn cut_feature(self, from_guest: bool) -> Option<u64> {
         Some(match (self.gso_type & !GSO_ECN, from_guest) {
@@ -94,17 +108,25 @@ impl Header {
         let header = self.checksum_agreed(checksums, 0, len)?;
         // Without one, what is cut would have none.
         let complete = self.flags & NEEDS_CSUM != 0;
+        if self.gso_type == GSO_NONE {
+            return Some(header);
+        }
         self.cut_agreed(header, features, true, complete, len)
     }
 
     /// The same for what the guest gets of a wire's.
+    #[inline]
     pub(crate) fn arriving(self, features: u64, len: usize) -> Option<Self> {
         let checksums = features & feature::GUEST_CSUM != 0;
         let header =
             self.checksum_agreed(checksums, if checksums { DATA_VALID } else { 0 }, len)?;
+        if self.gso_type == GSO_NONE {
+            return Some(header);
+        }
         self.cut_agreed(header, features, false, true, len)
     }
 
+    #[inline]
     fn checksum_agreed(self, checksums: bool, more: u8, len: usize) -> Option<Self> {
         if self.flags & NEEDS_CSUM == 0 {
             return Some(Self {
@@ -121,7 +143,7 @@ impl Header {
         })
     }
 
-    /// `header` with what this one says of cutting.
+    /// `header` with what this one, which is not [`GSO_NONE`], says of cutting.
     fn cut_agreed(
         self,
         header: Self,
@@ -130,9 +152,6 @@ impl Header {
         complete: bool,
         len: usize,
     ) -> Option<Self> {
-        if self.gso_type == GSO_NONE {
-            return Some(header);
-        }
         let mut needed = self.cut_feature(from_guest)?;
         if self.gso_type & GSO_ECN != 0 {
             if self.gso_type & !GSO_ECN == GSO_UDP {
@@ -172,6 +191,8 @@ mod tests {
         let bytes = [1, 0, 0x12, 0x34, 0x56, 0x78, 34, 0, 16, 0];
         assert_eq!(ASKS.emit(), bytes);
         assert_eq!(Header::parse(bytes), ASKS);
+        let words = ASKS.words(0x0201).map(u32::to_le_bytes);
+        assert_eq!(words.as_flattened(), [&bytes[..], &[1, 2]].concat());
     }
 
     #[test]

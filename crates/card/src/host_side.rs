@@ -1,5 +1,6 @@
 //! The card's side to its guest: a receive and a transmit queue, units in lent buffers.
 
+mod buffers;
 mod receive;
 mod transmit;
 

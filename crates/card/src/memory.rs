@@ -21,6 +21,27 @@ pub trait GuestMemory {
     /// [`Unmapped`]; some bytes may have been written.
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped>;
 
+    /// The same for little-endian numbers, which mostly lie at a multiple of 4.
+    ///
+    /// # Errors
+    /// [`Unmapped`].
+    #[inline]
+    fn read_words<const N: usize>(&self, address: u64) -> Result<[u32; N], Unmapped> {
+        let mut bytes = [[0; 4]; N];
+        self.read(address, bytes.as_flattened_mut())?;
+        Ok(bytes.map(u32::from_le_bytes))
+    }
+
+    /// Writes little-endian numbers, mostly to a multiple of 4.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    #[inline]
+    fn write_words<const N: usize>(&self, address: u64, words: [u32; N]) -> Result<(), Unmapped> {
+        let bytes = words.map(u32::to_le_bytes);
+        self.write(address, bytes.as_flattened())
+    }
+
     /// Reads a little-endian number at an even address in one access.
     ///
     /// # Errors

@@ -18,13 +18,15 @@ use core::time::Duration;
 use crate::counters::OffloadCounters;
 use crate::datagram::{self, Fragments, Put};
 use crate::feature;
-use crate::frame::{Ip, MAX_HEAD, Version};
+use crate::frame::{Ip, MAX_HEAD, UDP, Version};
 use crate::header::{GSO_NONE, GSO_UDP, Header};
 use crate::host_side::{LONGEST_UNIT, Unit};
 use crate::memory::{GuestMemory, Span, behind, gather, keep, scatter};
 use crate::segment::{self, Run};
 use crate::wire::{Received, Wire};
 
+/// In IPv4: more fragments follow, or this one's place.
+const FRAGMENT: u32 = 0x3fff;
 const TSO: u64 = feature::GUEST_TSO4 | feature::GUEST_TSO6;
 
 /// A wire behind the card's own offloads.
@@ -142,13 +144,10 @@ impl<W> Offload<W> {
         cut.is_some() && all
     }
 
-    /// The next unit or frame, at the beginning of the room.
-    fn next<M: GuestMemory>(&mut self, memory: &M, room: &[Span], now: Duration) -> Received
-    where
-        W: Wire<M>,
-    {
+    /// What came behind a unit, at the beginning of the room.
+    fn release<M: GuestMemory>(&mut self, memory: &M, room: &[Span]) -> Received {
         match core::mem::replace(&mut self.held, Held::Nothing) {
-            Held::Nothing => self.wire.receive(memory, room, now),
+            Held::Nothing => Received::Nothing,
             Held::TooLong => Received::TooLong,
             Held::Unit { header, len } => {
                 let bytes = self.aside.get(..len).unwrap_or_default();
@@ -243,6 +242,49 @@ impl<W> Offload<W> {
         }
         self.spans = rest;
     }
+
+    /// The unit that begins with a frame, which is at the beginning of the room, as far as what follows is there.
+    fn continued<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        room: &[Span],
+        (header, len): (Header, usize),
+        now: Duration,
+    ) -> Received
+    where
+        W: Wire<M>,
+    {
+        let received = Received::Unit { header, len };
+        let mut bytes = [0; MAX_HEAD];
+        let Some(head) = first_bytes(memory, room, len, &mut bytes) else {
+            return received;
+        };
+        if self.agreed & feature::GUEST_UFO != 0 && datagram::is_fragment(header, head) {
+            return self.reassemble(memory, room, len, now);
+        }
+        let agreed = match Ip::parse(head).map(|ip| ip.version) {
+            Some(Version::V4) => self.agreed & feature::GUEST_TSO4 != 0,
+            Some(Version::V6) => self.agreed & feature::GUEST_TSO6 != 0,
+            None => false,
+        };
+        if !agreed {
+            return received;
+        }
+        let Some(mut run) = Run::begin(header, head, len, memory, room) else {
+            return received;
+        };
+        self.join(&mut run, memory, room, now);
+        let (len, segments) = (run.len(), run.segments());
+        let Some((header, head)) = run.unit() else {
+            return received;
+        };
+        if scatter(memory, room, head) != Ok(true) {
+            return Received::TooLong;
+        }
+        self.counters.joined_units += 1;
+        self.counters.joined_segments += segments as u64;
+        Received::Unit { header, len }
+    }
 }
 
 impl<M: GuestMemory, W: Wire<M>> Wire<M> for Offload<W> {
@@ -310,44 +352,47 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Offload<W> {
         self.wire.flush();
     }
 
+    #[inline]
     fn receive(&mut self, memory: &M, room: &[Span], now: Duration) -> Received {
-        let received = self.next(memory, room, now);
+        let received = if self.holds() {
+            self.release(memory, room)
+        } else {
+            self.wire.receive(memory, room, now)
+        };
         let Received::Unit { header, len } = received else {
             return received;
         };
-        if self.agreed & (TSO | feature::GUEST_UFO) == 0 || header.gso_type != GSO_NONE {
+        let joins = self.agreed & (TSO | feature::GUEST_UFO) != 0;
+        if !joins || header.gso_type != GSO_NONE || is_whole_datagram(memory, room, len) {
             return received;
         }
-        let mut bytes = [0; MAX_HEAD];
-        let Some(head) = first_bytes(memory, room, len, &mut bytes) else {
-            return received;
-        };
-        if self.agreed & feature::GUEST_UFO != 0 && datagram::is_fragment(header, head) {
-            return self.reassemble(memory, room, len, now);
-        }
-        let agreed = match Ip::parse(head).map(|ip| ip.version) {
-            Some(Version::V4) => self.agreed & feature::GUEST_TSO4 != 0,
-            Some(Version::V6) => self.agreed & feature::GUEST_TSO6 != 0,
-            None => false,
-        };
-        if !agreed {
-            return received;
-        }
-        let Some(mut run) = Run::begin(header, head, len, memory, room) else {
-            return received;
-        };
-        self.join(&mut run, memory, room, now);
-        let (len, segments) = (run.len(), run.segments());
-        let Some((header, head)) = run.unit() else {
-            return received;
-        };
-        if scatter(memory, room, head) != Ok(true) {
-            return Received::TooLong;
-        }
-        self.counters.joined_units += 1;
-        self.counters.joined_segments += segments as u64;
-        Received::Unit { header, len }
+        self.continued(memory, room, (header, len), now)
     }
+}
+
+/// True for a frame of UDP over IPv4, without a tag, that is no fragment: nothing is to be joined. Where it takes more than one access to find
+/// out, false.
+#[inline]
+fn is_whole_datagram<M: GuestMemory>(memory: &M, spans: &[Span], len: usize) -> bool {
+    /// From the EtherType to the protocol.
+    const FROM: usize = 12;
+    const TO: usize = 24;
+    let Some(first) = spans.first().filter(|span| span.len as usize >= TO) else {
+        return false;
+    };
+    // No overflow: the span lies in the guest's memory.
+    let at = first.address.wrapping_add(FROM as u64);
+    let Ok([kind, _, last]) = memory
+        .read_words(at)
+        .map(|words| words.map(u32::swap_bytes))
+    else {
+        return false;
+    };
+    // Version and length of its header are in the byte behind the EtherType.
+    len >= TO
+        && kind & 0xffff_ff00 == 0x0800_4500
+        && last >> 16 & FRAGMENT == 0
+        && last & 0xff == u32::from(UDP)
 }
 
 /// The first of `len` bytes in these spans, as many as there may be headers.

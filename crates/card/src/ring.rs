@@ -63,8 +63,13 @@ impl RingLayout {
         self.available + 2
     }
 
+    /// Its size is a power of two.
+    fn slot(&self, index: u16) -> u64 {
+        u64::from(index & self.size.wrapping_sub(1))
+    }
+
     fn available_entry(&self, index: u16) -> u64 {
-        self.available + 4 + 2 * u64::from(index % self.size)
+        self.available + 4 + 2 * self.slot(index)
     }
 
     /// Behind the available ring: when the guest wants to be called.
@@ -77,7 +82,7 @@ impl RingLayout {
     }
 
     fn used_entry(&self, index: u16) -> u64 {
-        self.used + 4 + 8 * u64::from(index % self.size)
+        self.used + 4 + 8 * self.slot(index)
     }
 
     /// Behind the used ring: when the card wants a doorbell.
@@ -220,14 +225,14 @@ impl Ring {
         self.write_used(memory, head.into(), len)
     }
 
+    #[inline]
     fn write_used<M: GuestMemory>(
         &mut self,
         memory: &M,
         id: u32,
         len: u32,
     ) -> Result<(), RingFault> {
-        let entry = u64::from(id) | u64::from(len) << 32;
-        memory.write(self.layout.used_entry(self.used), &entry.to_le_bytes())?;
+        memory.write_words(self.layout.used_entry(self.used), [id, len])?;
         self.used = self.used.wrapping_add(1);
         Ok(())
     }

@@ -15,6 +15,8 @@ mod tests;
 
 use std::cell::RefCell;
 use std::io;
+#[cfg(any(test, feature = "counting"))]
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -37,6 +39,16 @@ impl Guest {
     /// [`FrontEndError`].
     pub(crate) fn connect(path: &Path, mac: MacAddress) -> Result<Self, FrontEndError> {
         let card = FrontEnd::connect(path)?;
+        Ok(Self(Rc::new(RefCell::new(Device::new(card, mac)?))))
+    }
+
+    /// The same with the card at the other end of a socket.
+    ///
+    /// # Errors
+    /// [`FrontEndError`].
+    #[cfg(any(test, feature = "counting"))]
+    pub(crate) fn over(socket: UnixStream, mac: MacAddress) -> Result<Self, FrontEndError> {
+        let card = FrontEnd::over(socket)?;
         Ok(Self(Rc::new(RefCell::new(Device::new(card, mac)?))))
     }
 

@@ -13,6 +13,8 @@ mod card;
 pub mod cli;
 mod control;
 mod guest;
+#[cfg(any(test, feature = "counting"))]
+pub mod instructions;
 mod listener;
 mod memory;
 mod mishap;

@@ -113,8 +113,9 @@ impl Region {
     /// The first of `len` bytes at a guest address, if all are here.
     #[inline]
     fn at(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
-        let offset = address.checked_sub(self.guest)?;
-        if offset.checked_add(len as u64)? > self.len {
+        // Beyond the end, too, where the address lies before the region.
+        let offset = address.wrapping_sub(self.guest);
+        if offset > self.len || len as u64 > self.len - offset {
             return None;
         }
         // SAFETY: the region is `self.len` bytes long from `first`, and the offset is not beyond that.
@@ -296,7 +297,18 @@ impl Mapping {
     ///
     /// # Errors
     /// [`Unmapped`], also when the spans are shorter; some bytes may have been written.
+    #[inline]
     pub(crate) fn scatter(&self, spans: &[Span], skip: usize, from: &[u8]) -> Result<(), Unmapped> {
+        // Nearly always the first has room for all.
+        match spans.first() {
+            Some(first) if skip.saturating_add(from.len()) <= first.len as usize => {
+                self.write(first.address.wrapping_add(skip as u64), from)
+            }
+            _ => self.scatter_to_several(spans, skip, from),
+        }
+    }
+
+    fn scatter_to_several(&self, spans: &[Span], skip: usize, from: &[u8]) -> Result<(), Unmapped> {
         let mut rest = from;
         for span in part(spans, skip, from.len()) {
             let (now, later) = rest.split_at_checked(span.len as usize).ok_or(Unmapped)?;
@@ -398,54 +410,159 @@ impl Vectors {
     }
 }
 
+/// [`copy_to_guest`] in a function of its own, by whose name instructions of the copy are told from all others.
+///
+/// # Safety
+/// As for [`copy_to_guest`].
+#[inline(never)]
+unsafe fn copy_payload(to: *mut u8, from: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { copy_to_guest(to, from) }
+}
+
+/// Writes `from` to guest memory, each byte once, in accesses of eight bytes where they are aligned.
+///
+/// # Safety
+/// There are as many bytes of guest memory at `to`.
+#[inline]
+unsafe fn copy_to_guest(to: *mut u8, from: &[u8]) {
+    let (before, rest) = from.split_at(to.align_offset(8).min(from.len()));
+    let (words, behind) = rest.as_chunks::<8>();
+    // SAFETY: each place lies as far behind `to` as its bytes in `from`, and words are aligned; the guest may access them meanwhile, hence
+    // volatile.
+    unsafe {
+        put_few(to, before);
+        let to = to.add(before.len()).cast::<u64>();
+        for (n, word) in words.iter().enumerate() {
+            to.add(n).write_volatile(u64::from_ne_bytes(*word));
+        }
+        put_few(to.add(words.len()).cast(), behind);
+    }
+}
+
+/// The same for less than eight bytes.
+///
+/// # Safety
+/// As for [`copy_to_guest`].
+#[inline]
+unsafe fn put_few(to: *mut u8, from: &[u8]) {
+    let (mut to, mut from) = (to, from);
+    if let Some((word, rest)) = from.split_first_chunk::<4>()
+        && to.cast::<u32>().is_aligned()
+    {
+        // SAFETY: as in [`copy_to_guest`].
+        unsafe {
+            to.cast::<u32>().write_volatile(u32::from_ne_bytes(*word));
+            to = to.add(4);
+        }
+        from = rest;
+    }
+    for (n, byte) in from.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { to.add(n).write_volatile(*byte) };
+    }
+}
+
+/// Reads little-endian numbers that lie at no multiple of 4.
+///
+/// # Safety
+/// There are as many bytes of guest memory at `from`.
+#[cold]
+unsafe fn unaligned_words<const N: usize>(from: *const u8) -> [u32; N] {
+    let mut words = [[0; 4]; N];
+    // SAFETY: the caller's promise.
+    unsafe { copy_from_guest(from, words.as_flattened_mut()) };
+    words.map(u32::from_le_bytes)
+}
+
+/// Reads guest memory, each byte once, in accesses of eight bytes where they are aligned.
+///
+/// # Safety
+/// There are as many bytes of guest memory at `from` as `to` is long.
+#[inline]
+unsafe fn copy_from_guest(from: *const u8, to: &mut [u8]) {
+    let (before, rest) = to.split_at_mut(from.align_offset(8).min(to.len()));
+    let (words, behind) = rest.as_chunks_mut::<8>();
+    // SAFETY: each place lies as far behind `from` as its bytes in `to`, and words are aligned; the guest may change them meanwhile, hence
+    // volatile.
+    unsafe {
+        take_few(from, before);
+        let from = from.add(before.len()).cast::<u64>();
+        for (n, word) in words.iter_mut().enumerate() {
+            *word = from.add(n).read_volatile().to_ne_bytes();
+        }
+        take_few(from.add(words.len()).cast(), behind);
+    }
+}
+
+/// The same for less than eight bytes.
+///
+/// # Safety
+/// As for [`copy_from_guest`].
+#[inline]
+unsafe fn take_few(from: *const u8, to: &mut [u8]) {
+    let (mut from, mut to) = (from, to);
+    if to.len() >= 4 && from.cast::<u32>().is_aligned() {
+        let (word, rest) = std::mem::take(&mut to).split_at_mut(4);
+        // SAFETY: as in [`copy_from_guest`].
+        unsafe {
+            word.copy_from_slice(&from.cast::<u32>().read_volatile().to_ne_bytes());
+            from = from.add(4);
+        }
+        to = rest;
+    }
+    for (n, byte) in to.iter_mut().enumerate() {
+        // SAFETY: as above.
+        *byte = unsafe { from.add(n).read_volatile() };
+    }
+}
+
 impl GuestMemory for Mapping {
     #[inline]
     fn contains(&self, span: Span) -> bool {
         self.at(span.address, span.len as usize).is_ok()
     }
 
+    #[inline]
     fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Unmapped> {
         let from = self.at(address, to.len())?.as_ptr();
-        let (words, rest) = to.as_chunks_mut::<8>();
-        // SAFETY: `at` has found as many bytes at `from`; the guest may change them meanwhile, hence volatile, each byte once.
-        unsafe {
-            if from.cast::<u64>().is_aligned() {
-                for (n, word) in words.iter_mut().enumerate() {
-                    *word = from.cast::<u64>().add(n).read_volatile().to_ne_bytes();
-                }
-            } else {
-                for (n, byte) in words.as_flattened_mut().iter_mut().enumerate() {
-                    *byte = from.add(n).read_volatile();
-                }
-            }
-            let done = words.len() * 8;
-            for (n, byte) in rest.iter_mut().enumerate() {
-                *byte = from.add(done + n).read_volatile();
-            }
-        }
+        // SAFETY: `at` has found as many bytes at `from`.
+        unsafe { copy_from_guest(from, to) };
         Ok(())
     }
 
+    #[inline]
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
         let to = self.at(address, from.len())?.as_ptr();
-        let (words, rest) = from.as_chunks::<8>();
         // SAFETY: `at` has found as many bytes at `to`, to which there is no reference.
-        unsafe {
-            if to.cast::<u64>().is_aligned() {
-                for (n, word) in words.iter().enumerate() {
-                    to.cast::<u64>()
-                        .add(n)
-                        .write_volatile(u64::from_ne_bytes(*word));
-                }
-            } else {
-                for (n, byte) in words.as_flattened().iter().enumerate() {
-                    to.add(n).write_volatile(*byte);
-                }
-            }
-            let done = words.len() * 8;
-            for (n, byte) in rest.iter().enumerate() {
-                to.add(done + n).write_volatile(*byte);
-            }
+        unsafe { copy_payload(to, from) };
+        Ok(())
+    }
+
+    #[inline]
+    fn read_words<const N: usize>(&self, address: u64) -> Result<[u32; N], Unmapped> {
+        let from = self.at(address, 4 * N)?.as_ptr().cast::<u32>();
+        if !from.is_aligned() {
+            // SAFETY: `at` has found as many bytes.
+            return Ok(unsafe { unaligned_words(from.cast()) });
+        }
+        let mut words = [0; N];
+        for (n, word) in words.iter_mut().enumerate() {
+            // SAFETY: `at` has found as many words, which are aligned; the guest may change them meanwhile, hence volatile.
+            *word = u32::from_le(unsafe { from.add(n).read_volatile() });
+        }
+        Ok(words)
+    }
+
+    #[inline]
+    fn write_words<const N: usize>(&self, address: u64, words: [u32; N]) -> Result<(), Unmapped> {
+        let to = self.at(address, 4 * N)?.as_ptr().cast::<u32>();
+        if !to.is_aligned() {
+            return self.write(address, words.map(u32::to_le_bytes).as_flattened());
+        }
+        for (n, word) in words.into_iter().enumerate() {
+            // SAFETY: `at` has found as many words, which are aligned, and to which there is no reference.
+            unsafe { to.add(n).write_volatile(word.to_le()) };
         }
         Ok(())
     }
@@ -520,6 +637,35 @@ mod tests {
         file.read_exact_at(&mut there, 0x3ffe).unwrap();
         assert_eq!(there, [0x34, 0x12]);
         assert_eq!(mapping.load(0x10_2ffe, Ordering::Relaxed), Ok(0x1234));
+    }
+
+    #[test]
+    fn each_byte_is_copied_wherever_it_lies() {
+        let (mapping, file) = two();
+        for (at, len) in (0..9).flat_map(|at| (0..34).map(move |len| (at, len))) {
+            file.write_all_at(&[0xaa; 64], 0).unwrap();
+            let bytes: Vec<u8> = (1..=len).collect();
+            mapping.write(8 + at, &bytes).unwrap();
+            let mut there = [0; 64];
+            file.read_exact_at(&mut there, 0).unwrap();
+            let (before, rest) = there.split_at(8 + at as usize);
+            let (copied, behind) = rest.split_at(len.into());
+            assert_eq!(copied, bytes, "{at} {len}");
+            assert!(before.iter().chain(behind).all(|byte| *byte == 0xaa));
+            let mut back = vec![0; bytes.len()];
+            mapping.read(8 + at, &mut back).unwrap();
+            assert_eq!(back, bytes, "{at} {len}");
+        }
+        for at in 0..9 {
+            let words = [0x0403_0201, 0x0807_0605, 0x0c0b_0a09];
+            mapping.write_words(8 + at, words).unwrap();
+            let mut there = [0; 12];
+            file.read_exact_at(&mut there, 8 + at).unwrap();
+            assert_eq!(there, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], "{at}");
+            assert_eq!(mapping.read_words(8 + at), Ok(words), "{at}");
+        }
+        assert_eq!(mapping.read_words::<2>(0xffc), Err(Unmapped));
+        assert_eq!(mapping.write_words(0xffc, [0; 2]), Err(Unmapped));
     }
 
     #[test]

@@ -13,15 +13,15 @@ use crate::program::{Filter, ProgramCounters};
 use crate::wires::HostWire;
 
 /// The way to the wire, and its capture, if there is one.
-pub(crate) struct Stage {
-    way: Way,
+pub(crate) struct Stage<W = HostWire> {
+    way: Way<W>,
     capture: Option<Capture>,
 }
 
 /// The card's offloads alone, or at the speed of a model.
-enum Way {
-    Plain(Box<Offload<Filter<HostWire>>>),
-    Paced(Box<Paced<Filter<HostWire>>>),
+enum Way<W> {
+    Plain(Box<Offload<Filter<W>>>),
+    Paced(Box<Paced<Filter<W>>>),
 }
 
 /// What ends a wait, besides doorbells.
@@ -42,13 +42,9 @@ macro_rules! either {
     };
 }
 
-impl Stage {
+impl<W> Stage<W> {
     /// This wire, with a program or without, as far away as `pace` says.
-    pub(crate) fn new(
-        wire: impl Into<Filter<HostWire>>,
-        pace: Pace,
-        capture: Option<Capture>,
-    ) -> Self {
+    pub(crate) fn new(wire: impl Into<Filter<W>>, pace: Pace, capture: Option<Capture>) -> Self {
         let wire = wire.into();
         let way = if pace.bus.is_none() && pace.line.is_none() {
             Way::Plain(Box::new(Offload::new(wire)))
@@ -58,12 +54,12 @@ impl Stage {
         Self { way, capture }
     }
 
-    pub(crate) fn wire_mut(&mut self) -> &mut HostWire {
+    pub(crate) fn wire_mut(&mut self) -> &mut W {
         self.filter_mut().wire_mut()
     }
 
     /// What the program is in.
-    pub(crate) fn filter_mut(&mut self) -> &mut Filter<HostWire> {
+    pub(crate) fn filter_mut(&mut self) -> &mut Filter<W> {
         either!(&mut self.way, stage => stage.wire_mut())
     }
 
@@ -85,7 +81,9 @@ impl Stage {
             Way::Paced(paced) => paced.counters(),
         }
     }
+}
 
+impl Stage {
     /// What to wait for, where the guest has room or not.
     pub(crate) fn wake(&self, room: bool) -> Wake<'_> {
         let (filter, due, asks) = match &self.way {
@@ -108,7 +106,7 @@ impl Stage {
     }
 }
 
-impl Wire<Mapping> for Stage {
+impl<W: Wire<Mapping>> Wire<Mapping> for Stage<W> {
     fn offloads(&self) -> u64 {
         either!(&self.way, stage => Wire::<Mapping>::offloads(&**stage))
     }

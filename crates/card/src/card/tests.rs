@@ -31,6 +31,28 @@ fn settle(card: &mut Card<Script>, guest: &Guest) {
     while card.turn(&guest.memory, NOW).units != 0 {}
 }
 
+/// More buffers than are counted off before those behind them are moved, and never all of them given back.
+#[test]
+fn buffers_that_were_looked_at_are_filled_in_order() {
+    let mut guest = Guest::new(16, feature::RINGS);
+    let mut card = Card::new(Script::default());
+    guest.start(&mut card).unwrap();
+    for n in 0..3 * usize::from(crate::MAX_RING) {
+        while guest.offer(&[600]) {}
+        guest.receive.publish(&guest.memory);
+        let unit = frame(60 + n % 1400, n as u8);
+        let needed = (unit.len() + Header::len(feature::RINGS)).div_ceil(600);
+        card.wire_mut()
+            .coming
+            .push_back((Header::default(), unit.clone()));
+        settle(&mut card, &guest);
+        let (_, got, buffers) = guest.received().unwrap();
+        assert!(got == unit, "unit {n}");
+        assert_eq!(usize::from(buffers), needed);
+    }
+    assert_eq!(card.counters().stopped().count(), 0);
+}
+
 proptest! {
     #[test]
     fn what_the_guest_sends_comes_to_the_wire(

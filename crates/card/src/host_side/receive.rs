@@ -1,35 +1,40 @@
 //! From the wire to the guest.
 
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 use wireboot_wire::card::chunk;
 
+use super::buffers::Buffers;
 use crate::feature;
 use crate::header::Header;
-use crate::memory::{GuestMemory, Span, behind, scatter_at};
+use crate::memory::{GuestMemory, Span, scatter_at};
 use crate::ring::{Chain, Direction, MAX_RING, Ring, RingFault, RingStart};
 
 /// A frame of Ethernet, tagged, with its check sequence: a buffer with less room takes no further unit of a chunk, so that only
 /// longer ones go on in the next buffer.
 const ORDINARY: usize = 1522;
 
+/// Bytes of a header with a number of buffers.
+const LONG: usize = Header::LEN + 2;
+
 /// The guest's empty buffers.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     pub ring: Ring,
     features: u64,
+    /// Bytes of a header.
+    header_len: usize,
     /// The guest takes chunks.
     chunks: bool,
     /// Chains that the next units may fill, in order, and how many of the buffers are each one's.
-    chains: Vec<(Chain, usize)>,
-    /// Where the chains lie, in order, without empty buffers.
-    spans: Vec<Span>,
+    chains: VecDeque<(Chain, usize)>,
+    buffers: Buffers,
     /// Bytes of them.
     total: usize,
-    /// The same behind the next unit's header; empty when that is to be found out.
-    room: Vec<Span>,
     /// Where the next unit's header is to be.
     at: usize,
+    /// [`Buffers::room`] is what lies behind that header.
+    ready: bool,
     /// What the wire may fill at once, when last asked for.
     least: usize,
     /// The last unit in the first chain, which others may follow; its header is not written yet.
@@ -70,12 +75,13 @@ impl ReceiveQueue {
         Ok(Self {
             ring: Ring::start(memory, start, Direction::ToGuest)?,
             features: start.features,
+            header_len: Header::len(start.features),
             chunks: false,
-            chains: Vec::with_capacity(MAX_RING.into()),
-            spans: Vec::with_capacity(MAX_RING.into()),
+            chains: VecDeque::with_capacity(MAX_RING.into()),
+            buffers: Buffers::new(),
             total: 0,
-            room: Vec::with_capacity(MAX_RING.into()),
             at: 0,
+            ready: false,
             least: 0,
             open: None,
             units: 0,
@@ -95,6 +101,7 @@ impl ReceiveQueue {
 
     /// The guest's buffers for a unit of up to `least` bytes, or all if its ring is full; none when there are too few. More, up to `most`, where
     /// they are there. The same ones come first until [`Self::deliver`]. Without MRG_RXBUF they are one chain's, as long as that may be.
+    #[inline]
     pub(crate) fn room<M: GuestMemory>(
         &mut self,
         memory: &M,
@@ -102,26 +109,24 @@ impl ReceiveQueue {
         most: usize,
     ) -> Result<Option<&[Span]>, RingFault> {
         self.least = least;
-        let there = self.room_len();
-        let found = if self.room.is_empty() || there < most && self.mergeable() {
-            self.reserve(memory, least, most)?
-        } else {
-            true
-        };
-        Ok(found.then_some(&self.room))
+        let enough = self.room_len() >= most || !self.mergeable();
+        let found = (self.ready && enough) || self.reserve(memory, least, most)?;
+        Ok(found.then_some(self.buffers.room()))
     }
 
     /// What [`Self::room`] has found last.
+    #[inline]
     pub(crate) fn found(&self) -> &[Span] {
-        &self.room
+        self.buffers.room()
     }
 
     /// Bytes behind the next unit's header.
+    #[inline]
     fn room_len(&self) -> usize {
-        self.total
-            .saturating_sub(self.at + Header::len(self.features))
+        self.total.saturating_sub(self.at + self.header_len)
     }
 
+    #[inline]
     fn mergeable(&self) -> bool {
         self.features & feature::MRG_RXBUF != 0
     }
@@ -133,32 +138,36 @@ impl ReceiveQueue {
         least: usize,
         most: usize,
     ) -> Result<bool, RingFault> {
-        let header = Header::len(self.features);
         while self.chains.is_empty() || (self.mergeable() && self.room_len() < most) {
             let count = self.chains.len() as u16;
             if self.ring.available(memory, count + 1)? <= count {
                 // A guest whose whole ring is shorter has nothing to add.
-                let all = self.open.is_none() && self.spans.len() >= self.ring.size().into();
+                let all = self.open.is_none() && self.buffers.len() >= self.ring.size().into();
                 if count != 0 && (all || self.room_len() >= least) {
                     break;
                 }
                 return Ok(false);
             }
-            let before = self.spans.len();
-            let chain = self.ring.chain(memory, count, &mut self.spans)?;
+            let (chain, spans) = self.buffers.add(&self.ring, memory, count)?;
             // An empty chain would be one more for nothing, the first has the header.
-            if (chain.len as usize) < if count == 0 { header } else { 1 } {
+            let needed = if count == 0 { self.header_len } else { 1 };
+            if (chain.len as usize) < needed {
                 return Err(RingFault::TooShort);
             }
             self.total += chain.len as usize;
-            self.chains.push((chain, self.spans.len() - before));
+            self.chains.push_back((chain, spans));
         }
-        behind(&self.spans, (self.at + header) as u32, &mut self.room);
+        if !self.ready {
+            self.buffers
+                .keep_room_behind((self.at + self.header_len) as u32);
+            self.ready = true;
+        }
         Ok(true)
     }
 
     /// Gives the guest the unit of `len` bytes that was written to the room. The guest sees it after [`Ring::publish`], and with chunks
     /// after [`Self::close`].
+    #[inline]
     pub(crate) fn deliver<M: GuestMemory>(
         &mut self,
         memory: &M,
@@ -203,21 +212,17 @@ impl ReceiveQueue {
     }
 
     /// The next unit's header is to be at `next`, in the first chain.
+    #[inline]
     fn go_to(&mut self, next: usize) {
         let step = (next - self.at) as u32;
         self.at = next;
-        match self.room.first_mut() {
-            Some(first) if first.len > step => {
-                first.address = first.address.wrapping_add(step.into());
-                first.len -= step;
-            }
-            _ => self.room.clear(),
-        }
+        self.ready = self.buffers.skip(step);
     }
 
     /// Another unit may follow one of `len` bytes in its buffer, with its header at `next`.
+    #[inline]
     fn may_follow(&self, next: usize, len: usize) -> bool {
-        let Some((chain, _)) = self.chains.first().filter(|_| self.chunks) else {
+        let Some((chain, _)) = self.chains.front().filter(|_| self.chunks) else {
             return false;
         };
         let needed = if self.mergeable() {
@@ -240,12 +245,11 @@ impl ReceiveQueue {
             self.counters.chunks += 1;
             self.counters.units += units;
         }
-        let mut left = placed.at + Header::len(self.features) + placed.len;
+        let mut left = placed.at + self.header_len + placed.len;
         let (mut count, mut buffers) = (0u16, 0);
-        for (chain, spans) in &self.chains {
-            if left == 0 {
-                break;
-            }
+        while left != 0
+            && let Some((chain, spans)) = self.chains.pop_front()
+        {
             let part = left.min(chain.len as usize);
             self.ring.put_used(memory, chain.head, part as u32)?;
             self.total -= chain.len as usize;
@@ -257,7 +261,12 @@ impl ReceiveQueue {
             None => (placed.header, count),
             Some(liar) => {
                 let checksums = self.features & feature::GUEST_CSUM != 0;
-                let told = liar.describe(memory, &self.spans, (placed.header, count), checksums);
+                let told = liar.describe(
+                    memory,
+                    self.buffers.all(),
+                    (placed.header, count),
+                    checksums,
+                );
                 liar.end_unit();
                 told
             }
@@ -265,17 +274,17 @@ impl ReceiveQueue {
         self.write(memory, placed.at, header, told)?;
         if count > 1 && placed.at != 0 {
             // The first header tells, too.
-            scatter_at(memory, &self.spans, Header::LEN, &told.to_le_bytes())?;
+            scatter_at(memory, self.buffers.all(), Header::LEN, &told.to_le_bytes())?;
         }
         self.ring.take(count);
-        self.chains.drain(..usize::from(count));
-        self.spans.drain(..buffers);
-        self.room.clear();
+        self.buffers.give_back(buffers);
+        self.ready = false;
         self.at = 0;
         Ok(())
     }
 
     /// Writes a unit's header, `count` buffers with it.
+    #[inline]
     fn write<M: GuestMemory>(
         &self,
         memory: &M,
@@ -283,13 +292,30 @@ impl ReceiveQueue {
         header: Header,
         count: u16,
     ) -> Result<(), RingFault> {
-        let mut bytes = [0; Header::LEN + 2];
-        let (first, last) = bytes.split_at_mut(Header::LEN);
-        first.copy_from_slice(&header.emit());
-        last.copy_from_slice(&count.to_le_bytes());
-        let len = Header::len(self.features);
-        let bytes = bytes.get(..len).unwrap_or_default();
-        scatter_at(memory, &self.spans, at, bytes)?;
+        let all = self.buffers.all();
+        let words = header.words(count);
+        match all.first() {
+            // Nearly always.
+            Some(first) if self.header_len == LONG && at + LONG <= first.len as usize => {
+                // No overflow: the span lies in the guest's memory.
+                memory.write_words(first.address.wrapping_add(at as u64), words)?;
+            }
+            _ => self.write_in_parts(memory, at, words)?,
+        }
+        Ok(())
+    }
+
+    /// The same for a short header, or one that lies in several buffers.
+    #[cold]
+    fn write_in_parts<M: GuestMemory>(
+        &self,
+        memory: &M,
+        at: usize,
+        words: [u32; LONG / 4],
+    ) -> Result<(), RingFault> {
+        let bytes = words.map(u32::to_le_bytes);
+        let bytes = bytes.as_flattened().get(..self.header_len);
+        scatter_at(memory, self.buffers.all(), at, bytes.unwrap_or_default())?;
         Ok(())
     }
 }

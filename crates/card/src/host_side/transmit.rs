@@ -84,7 +84,9 @@ impl TransmitQueue {
                 return Ok(Next::Nothing);
             }
             self.spans.clear();
-            let chain = self.ring.chain(memory, 0, &mut self.spans)?;
+            let chain = self
+                .ring
+                .chain(memory, 0, &mut self.spans, MAX_RING.into())?;
             self.head = chain.head;
             self.len = chain.len as usize;
             self.at = 0;

@@ -26,18 +26,17 @@ struct Descriptor {
 }
 
 impl Descriptor {
+    #[inline]
     fn read<M: GuestMemory>(memory: &M, table: u64, number: u16) -> Result<Self, RingFault> {
         let address = table
             .checked_add(u64::from(number) * u64::from(DESCRIPTOR_LEN))
             .ok_or(RingFault::Unmapped)?;
-        let mut bytes = [0; DESCRIPTOR_LEN as usize];
-        memory.read(address, &mut bytes)?;
-        let word = u128::from_le_bytes(bytes);
+        let [low, high, len, last] = memory.read_words(address)?;
         Ok(Self {
-            address: word as u64,
-            len: (word >> 64) as u32,
-            flags: (word >> 96) as u16,
-            next: (word >> 112) as u16,
+            address: u64::from(high) << 32 | u64::from(low),
+            len,
+            flags: last as u16,
+            next: (last >> 16) as u16,
         })
     }
 
@@ -47,26 +46,55 @@ impl Descriptor {
 }
 
 impl Ring {
-    /// Appends the buffers of the `n`th available chain to `spans`. There is one, as [`Self::available`] told. Buffers of no bytes are left
-    /// out. All buffers lie in the guest's memory.
+    /// Appends the buffers of the `n`th available chain to `spans`, up to `most` in all. There is one, as [`Self::available`] told. Buffers of
+    /// no bytes are left out. All buffers lie in the guest's memory.
+    #[inline]
     pub(crate) fn chain<M: GuestMemory>(
         &self,
         memory: &M,
         n: u16,
         spans: &mut Vec<Span>,
+        most: usize,
     ) -> Result<Chain, RingFault> {
         let entry = self.layout.available_entry(self.next.wrapping_add(n));
         let head = memory.load(entry, core::sync::atomic::Ordering::Relaxed)?;
+        if head >= self.layout.size {
+            return Err(RingFault::Descriptor);
+        }
+        let first = Descriptor::read(memory, self.layout.descriptors, head)?;
+        let span = Span {
+            address: first.address,
+            len: first.len,
+        };
+        let alone = !first.has(NEXT | INDIRECT) && span.len != 0 && spans.len() < most;
+        if alone && self.goes_right(&first) && memory.contains(span) {
+            spans.push(span);
+            let len = span.len;
+            return Ok(Chain { head, len });
+        }
+        self.walk(memory, head, first, spans, most)
+    }
+
+    fn goes_right(&self, descriptor: &Descriptor) -> bool {
+        descriptor.has(WRITE) == (self.direction == Direction::ToGuest)
+    }
+
+    /// The same for the chain that begins with this descriptor, as far as it goes.
+    fn walk<M: GuestMemory>(
+        &self,
+        memory: &M,
+        head: u16,
+        first: Descriptor,
+        spans: &mut Vec<Span>,
+        most: usize,
+    ) -> Result<Chain, RingFault> {
+        let mut descriptor = first;
         let mut table = (self.layout.descriptors, self.layout.size);
-        let mut number = head;
         let mut len = 0u32;
         let mut left = self.layout.size;
         let mut inside = false;
         loop {
-            if number >= table.1 {
-                return Err(RingFault::Descriptor);
-            }
-            let descriptor = Descriptor::read(memory, table.0, number)?;
+            let number;
             if descriptor.has(INDIRECT) {
                 if !self.indirect || inside || descriptor.has(NEXT) {
                     return Err(RingFault::Indirect);
@@ -74,30 +102,34 @@ impl Ring {
                 table = (descriptor.address, entries(descriptor.len)?);
                 number = 0;
                 inside = true;
-                continue;
-            }
-            if descriptor.has(WRITE) != (self.direction == Direction::ToGuest) {
-                return Err(RingFault::Direction);
-            }
-            left = left.checked_sub(1).ok_or(RingFault::ChainTooLong)?;
-            let span = Span {
-                address: descriptor.address,
-                len: descriptor.len,
-            };
-            if !memory.contains(span) {
-                return Err(RingFault::Unmapped);
-            }
-            len = len.checked_add(span.len).ok_or(RingFault::ChainTooLong)?;
-            if span.len != 0 {
-                if spans.len() == spans.capacity() {
-                    return Err(RingFault::ChainTooLong);
+            } else {
+                if !self.goes_right(&descriptor) {
+                    return Err(RingFault::Direction);
                 }
-                spans.push(span);
+                left = left.checked_sub(1).ok_or(RingFault::ChainTooLong)?;
+                let span = Span {
+                    address: descriptor.address,
+                    len: descriptor.len,
+                };
+                if !memory.contains(span) {
+                    return Err(RingFault::Unmapped);
+                }
+                len = len.checked_add(span.len).ok_or(RingFault::ChainTooLong)?;
+                if span.len != 0 {
+                    if spans.len() >= most {
+                        return Err(RingFault::ChainTooLong);
+                    }
+                    spans.push(span);
+                }
+                if !descriptor.has(NEXT) {
+                    return Ok(Chain { head, len });
+                }
+                number = descriptor.next;
             }
-            if !descriptor.has(NEXT) {
-                return Ok(Chain { head, len });
+            if number >= table.1 {
+                return Err(RingFault::Descriptor);
             }
-            number = descriptor.next;
+            descriptor = Descriptor::read(memory, table.0, number)?;
         }
     }
 }

@@ -126,7 +126,7 @@ fn turn(ring: &mut Ring, memory: &Memory) -> Result<u16, RingFault> {
     let count = ring.available(memory, 1)?;
     for n in 0..count {
         let mut spans = Vec::with_capacity(1);
-        let chain = ring.chain(memory, n, &mut spans)?;
+        let chain = ring.chain(memory, n, &mut spans, 1)?;
         let address = BUFFERS + u64::from(chain.head);
         assert_eq!(spans, [Span { address, len: LEN }]);
         ring.put_used(memory, chain.head, 40 + u32::from(chain.head))?;

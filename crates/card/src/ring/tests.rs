@@ -99,7 +99,7 @@ proptest! {
         let mut ring = Ring::start(&ours, RingStart { layout, base: 0, features }, direction).unwrap();
         prop_assert_eq!(ring.available(&ours, 1), Ok(1));
         let mut spans = Vec::with_capacity(MAX_RING.into());
-        let result = ring.chain(&ours, 0, &mut spans);
+        let result = ring.chain(&ours, 0, &mut spans, MAX_RING.into());
 
         let mut queue = oracle(layout, false);
         let found: Vec<Descriptor> = queue.iter(&theirs).unwrap().next().into_iter().flatten().collect();
@@ -291,7 +291,8 @@ fn indirect(address: u64, flags: u16, table: &[(u64, u16)]) -> Result<u32, RingF
     let mut ring = Ring::start(&memory, start, Direction::FromGuest).unwrap();
     ring.available(&memory, 1).unwrap();
     let mut spans = Vec::with_capacity(MAX_RING.into());
-    ring.chain(&memory, 0, &mut spans).map(|chain| chain.len)
+    ring.chain(&memory, 0, &mut spans, MAX_RING.into())
+        .map(|chain| chain.len)
 }
 
 #[test]

@@ -113,15 +113,20 @@ impl ReceiveQueue {
         }
         let mut parts: [&[u8]; MAX_PARTS] = [&[]; MAX_PARTS];
         let mut units = 0;
+        // The buffer of the unit before, if another unit follows in it.
+        let mut chunk = None;
         while units < budget && returned > 0 {
-            let (id, filled) = self.ring.queue.peek()?;
+            let (id, filled) = match chunk.take() {
+                Some(buffer) => buffer,
+                None => self.ring.queue.peek()?,
+            };
             let at = self.at;
             if (filled as usize) < at + HEADER_LEN {
                 return Err(&Fault::Misbehaved("it returned a buffer without a header"));
             }
             let header = self.header(id, at);
             let (count, len) = if self.hello.gives_chunks() && header.flags & chunk::MORE != 0 {
-                // The buffer stays where it is for the next unit.
+                chunk = Some((id, filled));
                 // SAFETY: as below.
                 parts[0] = unsafe { self.inner_part(id, filled, header.hdr_len)? };
                 (1, parts[0].len())
@@ -218,6 +223,7 @@ impl ReceiveQueue {
     ///
     /// # Safety
     /// The slice must not be used after the buffer was handed back by [`Self::refill`].
+    #[inline]
     unsafe fn inner_part<'a>(
         &mut self,
         id: u16,

@@ -38,12 +38,14 @@ pub const UNIT_MIN: usize = 14;
 pub const FIRST_PART_MIN: usize = 128;
 
 /// Where the header behind a unit of `len` bytes begins, whose own begins at `at`, a multiple of 8.
+#[inline]
 #[must_use]
 pub const fn behind(at: usize, len: usize) -> usize {
     (at + HEADER_LEN + len).next_multiple_of(8)
 }
 
 /// Where the header behind a unit with [`MORE`] begins, in a chunk of `total` bytes. `None` when no unit is so short, or none fits behind it.
+#[inline]
 #[must_use]
 pub const fn next(at: usize, len: usize, total: usize) -> Option<usize> {
     let next = behind(at, len);

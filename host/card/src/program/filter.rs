@@ -458,7 +458,25 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
         self.wire.flush();
     }
 
+    #[inline]
     fn receive(&mut self, memory: &M, room: &[Span], now: Duration) -> Received {
+        if self.running.is_none() {
+            return self.wire.receive(memory, room, now);
+        }
+        self.receive_by_program(memory, room, now)
+    }
+}
+
+impl<W> Filter<W> {
+    fn receive_by_program<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        room: &[Span],
+        now: Duration,
+    ) -> Received
+    where
+        W: Wire<M>,
+    {
         let running = self.running.as_mut();
         let Some(running) = running.filter(|running| running.has(Hook::Wire)) else {
             return self.wire.receive(memory, room, now);

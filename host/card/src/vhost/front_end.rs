@@ -62,7 +62,14 @@ impl FrontEnd {
     /// # Errors
     /// [`FrontEndError`].
     pub(crate) fn connect(path: &Path) -> Result<Self, FrontEndError> {
-        let socket = UnixStream::connect(path).map_err(FrontEndError::Kernel)?;
+        Self::over(UnixStream::connect(path).map_err(FrontEndError::Kernel)?)
+    }
+
+    /// The same with the card at the other end of a socket.
+    ///
+    /// # Errors
+    /// [`FrontEndError`].
+    pub(crate) fn over(socket: UnixStream) -> Result<Self, FrontEndError> {
         for set in [UnixStream::set_read_timeout, UnixStream::set_write_timeout] {
             set(&socket, Some(PATIENCE)).map_err(FrontEndError::Kernel)?;
         }
