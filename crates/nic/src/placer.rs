@@ -1,6 +1,7 @@
 //! NICs that write a TCP connection's payload to where it belongs.
 
 use alloc::boxed::Box;
+use core::ops::Range;
 
 use crate::SendError;
 pub use wireboot_wire::card::placement::Ends;
@@ -9,8 +10,14 @@ pub use wireboot_wire::card::placement::Ends;
 pub trait LentMemory: Send {
     /// Where the device finds the first byte; the others follow.
     fn device_address(&self) -> u64;
-    /// What the device has put there, or what was there before.
-    fn bytes(&self) -> &[u8];
+    /// Bytes of it.
+    fn len(&self) -> usize;
+    /// True where there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Bytes that the device has put there, and writes no more; those that there are of the range.
+    fn bytes(&self, range: Range<usize>) -> &[u8];
 }
 
 /// A NIC that may be lent memory ([`Nic::placer`](crate::Nic::placer)).

@@ -445,7 +445,7 @@ impl<P: PciFunction> Placer for VirtioNet<P> {
             id,
             sequence,
             address: memory.device_address(),
-            len: u32::try_from(memory.bytes().len()).map_err(|_| SendError::TooLong)?,
+            len: u32::try_from(memory.len()).map_err(|_| SendError::TooLong)?,
         };
         self.order(&Order::Fill(*ends, region))?;
         self.queues.rx.placed.lend(ends, memory);

@@ -383,7 +383,7 @@ impl<'a, D: Destination> Body<'a, D> {
             Some(split) => split.front.clone(),
             None => {
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                region.part(at.saturating_add(limit))
+                region.part(at.saturating_add(limit)).by_device()
             }
         };
         let received = stream.received();

@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -160,10 +161,15 @@ impl LentMemory for ModelLent {
         self.memory.address
     }
 
-    fn bytes(&self) -> &[u8] {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
         // SAFETY: the block has as many bytes, zeroed at allocation, and lives as long as this. Models write only between calls of the
         // driver, which holds the slice no longer than one.
-        unsafe { slice::from_raw_parts(self.memory.place.as_ptr(), self.len) }
+        let all = unsafe { slice::from_raw_parts(self.memory.place.as_ptr(), self.len) };
+        all.get(range).unwrap_or_default()
     }
 }
 

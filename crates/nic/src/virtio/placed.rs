@@ -63,8 +63,11 @@ impl Placed {
             let region = next
                 .filter(|region| region.filled == at)
                 .ok_or(&IMPOSSIBLE)?;
-            let rest = region.memory.bytes().get(at..).unwrap_or_default();
-            let bytes = rest.get(..left).unwrap_or(rest);
+            let end = at.saturating_add(left).min(region.memory.len());
+            let bytes = region.memory.bytes(at..end);
+            if bytes.is_empty() {
+                return Err(&IMPOSSIBLE);
+            }
             *parts.get_mut(count).ok_or(&IMPOSSIBLE)? = bytes;
             count += 1;
             left -= bytes.len();
@@ -85,7 +88,7 @@ impl Placed {
                 index += 1;
                 continue;
             }
-            let size = region.memory.bytes().len();
+            let size = region.memory.len();
             let count = len.min(size - region.filled);
             region.filled += count;
             len -= count;

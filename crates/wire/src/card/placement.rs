@@ -206,7 +206,12 @@ impl Note {
             Self::Ended { id } => (id, 0, 0, ENDED),
         };
         let mut bytes = [0; NOTE_LEN];
-        let fields = [id.to_le_bytes(), at.to_le_bytes(), len.to_le_bytes(), [flags, 0, 0, 0]];
+        let fields = [
+            id.to_le_bytes(),
+            at.to_le_bytes(),
+            len.to_le_bytes(),
+            [flags, 0, 0, 0],
+        ];
         for (to, from) in bytes.iter_mut().zip(fields.into_iter().flatten()) {
             *to = from;
         }

@@ -1,6 +1,7 @@
 //! Placement by our own driver: whatever comes, in whichever order, the driver lends just that.
 
 use core::cell::Cell;
+use core::ops::Range;
 use core::time::Duration;
 use std::boxed::Box;
 use std::collections::VecDeque;
@@ -49,7 +50,7 @@ fn ends(v6: bool, host: u8) -> Ends {
 
 fn stream(at: u32, len: usize) -> Vec<u8> {
     (0..len)
-        .map(|n| ((at as usize + n) * 31 >> 3) as u8)
+        .map(|n| (((at as usize + n) * 31) >> 3) as u8)
         .collect()
 }
 
@@ -164,7 +165,7 @@ impl World {
     }
 
     /// A segment of this host comes.
-    fn from_host(&mut self, host: u8, header: Header, at: u32, len: usize, flags: u8) {
+    fn of_host(&mut self, host: u8, header: Header, at: u32, len: usize, flags: u8) {
         let unit = tcp(self.link(host), self.fields(at, flags), &stream(at, len));
         self.unit(header, unit);
     }
@@ -179,12 +180,12 @@ impl World {
 
     /// A segment of the connection comes.
     fn segment(&mut self, at: u32, len: usize) {
-        self.from_host(1, VOUCHED, at, len, ACK);
+        self.of_host(1, VOUCHED, at, len, ACK);
     }
 
     /// All that waits comes to the driver, as it was.
     fn turn(&mut self) {
-        while !self.expected.is_empty() || self.card.wire().coming.len() > 0 {
+        while !self.expected.is_empty() || !self.card.wire().coming.is_empty() {
             let turn = self.card.turn(&self.memory, Duration::ZERO);
             assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
             let expected = &mut self.expected;
@@ -263,8 +264,8 @@ fn the_card_copies_nothing() {
 fn what_does_not_continue_the_stream_ends_it() {
     let ends: [fn(&mut World); 6] = [
         |world| world.segment(4000, 1000),
-        |world| world.from_host(1, VOUCHED, 3000, 1000, ACK | FIN),
-        |world| world.from_host(1, Header::default(), 3000, 1000, ACK),
+        |world| world.of_host(1, VOUCHED, 3000, 1000, ACK | FIN),
+        |world| world.of_host(1, Header::default(), 3000, 1000, ACK),
         |world| world.segment(3000, 7001),
         |world| world.leave(),
         |world| {
@@ -328,8 +329,11 @@ fn memory_that_is_not_the_guests_is_refused() {
         fn device_address(&self) -> u64 {
             self.0.device_address() + 4096
         }
-        fn bytes(&self) -> &[u8] {
-            self.0.bytes()
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn bytes(&self, range: Range<usize>) -> &[u8] {
+            self.0.bytes(range)
         }
     }
     let mut world = World::new(feature::KNOWN, false);
@@ -402,9 +406,9 @@ proptest! {
                     world.segment(at, len);
                     sent = sent.max(at + len as u32);
                 }
-                Step::Other(host, len) => world.from_host(host, VOUCHED, sent, len, ACK),
+                Step::Other(host, len) => world.of_host(host, VOUCHED, sent, len, ACK),
                 Step::Unvouched(len) => {
-                    world.from_host(1, Header::default(), sent, len, ACK);
+                    world.of_host(1, Header::default(), sent, len, ACK);
                     sent += len as u32;
                 }
                 Step::Place(behind, len) => {
