@@ -333,6 +333,10 @@ unsafe impl Block for HeapBlock {
     fn len(&self) -> usize {
         self.bytes.len()
     }
+    /// A device made of software sees it where it is.
+    fn device_address(&self, at: usize) -> Option<u64> {
+        Some(self.place(at).0.as_ptr().expose_provenance() as u64)
+    }
 }
 
 // SAFETY: the value owns its bytes.

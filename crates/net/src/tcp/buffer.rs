@@ -24,7 +24,7 @@ pub(crate) struct Destination {
 
 /// Bytes that a device is lent at once, and at least. The lender sees what has come when all of it has.
 const LOAN: usize = 2 << 20;
-const LEAST_LOAN: usize = 64 << 10;
+const LEAST_LOAN: usize = 16 << 10;
 
 impl Destination {
     /// Bytes that can still be filled.
