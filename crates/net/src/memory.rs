@@ -193,7 +193,7 @@ pub struct Region {
     end: Rc<Cell<usize>>,
     /// A device may fill this part.
     by_device: bool,
-    /// A device was lent memory of any part.
+    /// Memory of any part was lent.
     lent: Rc<Cell<bool>>,
 }
 
@@ -203,9 +203,9 @@ impl Region {
     pub fn new(memory: Memory) -> Self {
         Self {
             end: Rc::new(Cell::new(memory.len())),
+            lent: Rc::new(Cell::new(memory.first_lent(0) < memory.len())),
             memory: Rc::new(RefCell::new(memory)),
             by_device: false,
-            lent: Rc::default(),
         }
     }
 

@@ -45,7 +45,7 @@ impl Destination {
 
     #[inline(never)]
     fn room_beside_loans(&mut self, payload: Parts<'_>) -> usize {
-        self.may_be_lent = self.region.first_lent(self.at) < self.region.end();
+        self.may_be_lent = self.region.first_lent(self.start) < self.region.end();
         self.region.reach(self.at, payload)
     }
 
@@ -170,11 +170,19 @@ impl ReceiveBuffer {
         destination.is_some_and(|destination| destination.may_be_lent)
     }
 
-    /// Whether a device has some.
+    /// Whether a device has some of what the destination shall hold, filled or not.
     pub(crate) fn is_lent(&self) -> bool {
         self.destination.as_ref().is_some_and(|destination| {
-            let region = &destination.region;
-            destination.may_be_lent && region.first_lent(destination.at) < region.end()
+            let (region, start) = (&destination.region, destination.start);
+            destination.may_be_lent && region.first_lent(start) < region.end()
+        })
+    }
+
+    /// Bytes of the destination before the first that a device has.
+    pub(crate) fn readable(&self) -> usize {
+        self.destination.as_ref().map_or(0, |destination| {
+            let (region, start) = (&destination.region, destination.start);
+            region.first_lent(start).saturating_sub(start)
         })
     }
 

@@ -175,14 +175,19 @@ impl Flow {
         self.last_data = now;
     }
 
+    /// Asks a device for memory that it still has; false when it has none.
+    pub(crate) fn wants_memory_back(&mut self) -> bool {
+        let is_lent = self.buffer.is_lent();
+        if is_lent && self.placed == Placed::Lent {
+            self.placed = Placed::Wanted;
+        }
+        is_lent
+    }
+
     /// Gives the memory back; what lies behind a gap there has to come again.
     pub(crate) fn leave_destination(&mut self) {
-        if self.placed == Placed::Lent {
-            self.placed = if self.buffer.is_lent() {
-                Placed::Wanted
-            } else {
-                Placed::Not
-            };
+        if !self.wants_memory_back() {
+            self.placed = Placed::Not;
         }
         if self.buffer.leave_destination() {
             self.connection.renege();
