@@ -178,10 +178,12 @@ impl Placement {
     /// Takes an order of the guest's.
     pub(crate) fn order<M: GuestMemory>(&mut self, memory: &M, order: &Order) {
         match order {
-            Order::Leave(ends) => {
+            // One that this card has never heard of was lent to another, which was at its place.
+            Order::Leave(ends, id) => {
                 if let Some(index) = self.find(ends) {
-                    self.end(index);
+                    self.connections.remove(index);
                 }
+                self.tell(*id);
             }
             Order::Fill(ends, region) => self.fill(memory, ends, *region),
         }
@@ -227,13 +229,7 @@ impl Placement {
             .position(|connection| connection.ends == *ends)
     }
 
-    /// Ends a connection's placement, and has the guest told. The last region of it.
-    fn end(&mut self, index: usize) {
-        if let Some(id) = self.remove(index) {
-            self.tell(id);
-        }
-    }
-
+    /// Ends a connection's placement. Its last region.
     fn remove(&mut self, index: usize) -> Option<u32> {
         let last = self.connections.get(index)?.regions.back()?.id;
         self.connections.remove(index);

@@ -453,7 +453,10 @@ impl<P: PciFunction> Placer for VirtioNet<P> {
     }
 
     fn leave(&mut self, ends: &Ends) -> Result<(), SendError> {
-        self.order(&Order::Leave(*ends))
+        match self.queues.rx.placed.last_of(ends) {
+            Some(last) => self.order(&Order::Leave(*ends, last)),
+            None => Ok(()),
+        }
     }
 }
 

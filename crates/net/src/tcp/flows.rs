@@ -99,9 +99,8 @@ impl Flow {
             self.placed = Placed::Not;
         }
         let may = matches!(self.placed, Placed::Not | Placed::Lent);
-        let whole = self.connection.out_of_order() == 0 && self.forget.is_none();
         if may
-            && whole
+            && self.forget.is_none()
             && let Some((ahead, memory)) = self.buffer.lend(self.connection.rcv_wnd() as usize)
         {
             let sequence = self.connection.rcv_nxt().wrapping_add(ahead as u32);

@@ -43,6 +43,13 @@ impl Placed {
         });
     }
 
+    /// The last region that is lent of a connection's.
+    pub(super) fn last_of(&self, ends: &Ends) -> Option<u32> {
+        let mut last = self.regions.iter().rev();
+        last.find(|region| region.ends == *ends)
+            .map(|region| region.id)
+    }
+
     /// The card has placed `len` bytes from byte `at` of region `id` on. Adds where they lie to `parts`, behind the first `count`. How many parts
     /// there are then.
     pub(super) fn show<'a>(

@@ -198,7 +198,7 @@ impl ReceiveQueue {
         &mut self,
         buffers: &mut [&[u8]],
         header: &Header,
-        sink: &mut impl FnMut(Frame<'_>),
+        sink: &mut dyn FnMut(Frame<'_>),
     ) -> Result<usize, &'static Fault> {
         let link = buffers.first().and_then(|first| first.first_chunk());
         if link.is_some_and(is_for_card) || !self.hello.places() {

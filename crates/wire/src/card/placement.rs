@@ -10,8 +10,9 @@
 //!
 //! The first segment that leaves a gap, has another flag than ACK and PSH, or whose checksum the card does not vouch for, ends the connection's placement: it comes
 //! whole, with a note behind it that says so. From then on the card writes to none of the regions, and all comes as without placement.
-//! The same where what is left of the regions is shorter than a unit may be, and when the driver asks for it: then the note comes alone. A segment
-//! that brings nothing new ends nothing, and comes as without placement. A reset of the device ends all.
+//! The same where a unit is longer than what is left of the regions, and when the driver asks for it: then the note comes alone, also from a card that
+//! has been started again and knows of no region. A segment that brings nothing new ends nothing, and comes as without placement. A reset of the device
+//! ends all.
 //!
 //! An order, big-endian:
 //!
@@ -22,7 +23,7 @@
 //! | 18 | 1 | version | 1; a later one only adds behind this |
 //! | 19 | 1 | kind | 1 fill this region, 2 fill none of the connection's any more |
 //! | 20 | 2 | | 0 |
-//! | 22 | 4 | id | of the region: larger than those before, of any connection |
+//! | 22 | 4 | id | of the region: larger than those before, of any connection; with kind 2, of the last one |
 //! | 26 | 16 | remote | address of the peer; IPv4 ones mapped (RFC 4291, section 2.5.5.2) |
 //! | 42 | 16 | local | address of the driver's side |
 //! | 58 | 2 | remote port | |
@@ -85,8 +86,8 @@ pub struct Region {
 pub enum Order {
     /// Fill a region.
     Fill(Ends, Region),
-    /// Fill none of the connection's any more.
-    Leave(Ends),
+    /// Fill none of the connection's any more, of which this one is the last.
+    Leave(Ends, u32),
 }
 
 /// What the card says of a unit.
@@ -141,7 +142,7 @@ impl Order {
         };
         match kind {
             1 if region.len > 0 => Some(Self::Fill(ends, region)),
-            2 => Some(Self::Leave(ends)),
+            2 => Some(Self::Leave(ends, id)),
             _ => None,
         }
     }
@@ -149,15 +150,15 @@ impl Order {
     /// The frame, link header included, of the driver with this address.
     #[must_use]
     pub fn emit(&self, source: [u8; 6]) -> [u8; ORDER_LEN] {
-        let nothing = Region {
-            id: 0,
+        let only = |id| Region {
+            id,
             sequence: 0,
             address: 0,
             len: 0,
         };
         let (kind, ends, region) = match self {
             Self::Fill(ends, region) => (1, ends, *region),
-            Self::Leave(ends) => (2, ends, nothing),
+            Self::Leave(ends, id) => (2, ends, only(*id)),
         };
         let fields: [&[u8]; 13] = [
             &GROUP,
@@ -250,9 +251,9 @@ mod tests {
         let order = Order::Fill(ENDS, REGION);
         assert_eq!(order.emit([2, 0, 0, 0, 0, 7]), BYTES);
         assert_eq!(Order::parse(&BYTES), Some(order));
-        let leave = Order::Leave(ENDS).emit([2, 0, 0, 0, 0, 7]);
-        assert_eq!((leave[19], &leave[26..62]), (2, &BYTES[26..62]));
-        assert_eq!(Order::parse(&leave), Some(Order::Leave(ENDS)));
+        let leave = Order::Leave(ENDS, 7).emit([2, 0, 0, 0, 0, 7]);
+        assert_eq!((leave[19], &leave[22..62]), (2, &BYTES[22..62]));
+        assert_eq!(Order::parse(&leave), Some(Order::Leave(ENDS, 7)));
         assert!(is_for_card(BYTES.first_chunk().unwrap()));
     }
 

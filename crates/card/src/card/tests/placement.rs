@@ -312,6 +312,22 @@ fn a_reset_ends_it_and_gives_all_back() {
     assert_eq!(before, 1000);
 }
 
+/// A monitor goes on with another card at the same place. That knows of nothing, and says so.
+#[test]
+fn a_card_that_was_started_again_gives_the_memory_back() {
+    let mut world = World::new(feature::KNOWN, false);
+    world.place(0, 10_000);
+    world.segment(0, 1000);
+    world.turn();
+    world.card.forget();
+    world.segment(1000, 1000);
+    world.turn();
+    assert_eq!((world.placed(), world.gone()), (1000, 0));
+    world.leave();
+    world.turn();
+    assert_eq!(world.gone(), 1);
+}
+
 #[test]
 fn a_device_that_does_not_stop_keeps_the_memory() {
     let mut world = World::new(feature::KNOWN, false);
