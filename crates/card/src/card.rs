@@ -6,13 +6,17 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use wireboot_wire::card::hello::Hello;
+use wireboot_wire::card::placement::Note;
 
 use crate::coalesce::{Coalescer, Limits};
 use crate::counters::Counters;
+use crate::header::Header;
 use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
 use crate::memory::GuestMemory;
+use crate::placement::{Placement, Settled};
 use crate::ring::{Lies, Ring, RingFault, RingStart};
 use crate::wire::{Received, Wire};
+use hello::Heard;
 
 /// Units that one turn moves in each direction at most.
 const BURST: usize = 64;
@@ -97,14 +101,22 @@ pub struct Card<W> {
     transmit: Slot<TransmitQueue>,
     /// How far frames are gathered for a guest whose driver asks for that.
     offered: Option<Limits<Duration>>,
-    /// Frames that wait for others; none when the driver has not asked for chunks.
-    gather: Option<Coalescer<Duration>>,
-    /// The answer to a question of the guest's, until it has room for it.
-    answer: Option<Hello>,
+    agreed: Agreed,
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
     lies: Lies,
+}
+
+/// What the driver has asked for beyond virtio.
+#[derive(Debug, Default)]
+struct Agreed {
+    /// Frames that wait for others; none when the driver has not asked for chunks.
+    gather: Option<Coalescer<Duration>>,
+    /// The answer to its question, until it has room for it.
+    answer: Option<Hello>,
+    /// Payload that goes elsewhere than to its buffers.
+    placement: Placement,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,8 +133,7 @@ impl<W> Card<W> {
             receive: Slot::Off,
             transmit: Slot::Off,
             offered: None,
-            gather: None,
-            answer: None,
+            agreed: Agreed::default(),
             faults: Faults::default(),
             counters: Counters::default(),
             lies: Lies::default(),
@@ -157,19 +168,18 @@ impl<W> Card<W> {
 
     /// When frames that wait for others are to go; none when nothing waits.
     pub fn due(&self) -> Option<Duration> {
-        self.gather.as_ref()?.due()
+        self.agreed.gather.as_ref()?.due()
     }
 
     /// What was agreed on with a driver may be another's from now on: what it has asked for is forgotten.
     pub fn forget(&mut self) {
         self.leave();
-        self.gather = None;
-        self.answer = None;
+        self.agreed = Agreed::default();
     }
 
     /// Frames that wait for others are lost.
     fn leave(&mut self) {
-        if let Some(batch) = self.gather.as_mut().and_then(Coalescer::take) {
+        if let Some(batch) = self.agreed.gather.as_mut().and_then(Coalescer::take) {
             self.counters.receive_left += batch.frames as u64;
         }
     }
@@ -188,9 +198,9 @@ impl<W> Card<W> {
         let base = start.base;
         // A driver that begins anew has asked nothing. Here, as it asks by this queue.
         if base == 0 {
-            self.gather = None;
+            self.agreed.gather = None;
             if queue == Queue::Transmit {
-                self.answer = None;
+                self.agreed.answer = None;
             }
         }
         let liar = self.lies.next();
@@ -227,6 +237,7 @@ impl<W> Card<W> {
         match queue {
             Queue::Receive => {
                 self.leave();
+                self.agreed.placement.forget();
                 self.faults.receive = None;
                 self.receive.end(|queue| &queue.ring)
             }
@@ -265,7 +276,7 @@ impl<W> Card<W> {
                 &mut self.wire,
                 now,
                 self.offered,
-                &mut self.answer,
+                &mut self.agreed,
                 &mut self.counters,
             );
             let called = queue.ring.publish(memory);
@@ -281,22 +292,21 @@ impl<W> Card<W> {
             if let Some(liar) = &mut queue.ring.liar {
                 liar.now = now;
             }
-            queue.set_chunks(self.gather.is_some());
+            queue.set_chunks(self.agreed.gather.is_some());
             let moved = receive(
                 queue,
                 memory,
                 &mut self.wire,
                 now,
-                &mut self.gather,
-                &mut self.answer,
+                &mut self.agreed,
                 &mut self.counters,
             );
             let (units, no_room) = moved.unwrap_or((0, false));
-            let due = self.gather.as_ref().and_then(Coalescer::due);
+            let due = self.agreed.gather.as_ref().and_then(Coalescer::due);
             let called = if !no_room && due.is_some_and(|due| due > now) {
                 Ok(false)
             } else {
-                if let Some(gather) = &mut self.gather {
+                if let Some(gather) = &mut self.agreed.gather {
                     gather.take();
                 }
                 let closed = queue.close(memory);
@@ -343,7 +353,7 @@ impl<W> Card<W> {
             match room.map(|room| room.is_some()) {
                 Ok(true) => {
                     armed.wire = true;
-                    armed.work |= self.answer.is_some();
+                    armed.work |= self.agreed.answer.is_some() || self.agreed.placement.tells();
                 }
                 Ok(false) => match queue.ring.want_doorbell(memory) {
                     Ok(work) => armed.work |= work,
@@ -372,6 +382,7 @@ impl<W> Card<W> {
     fn settle(&mut self, faults: Faults) -> bool {
         if let Some(fault) = faults.receive {
             self.leave();
+            self.agreed.placement.forget();
             self.receive.fail(|queue| &queue.ring);
             self.counters.count_fault(fault);
             self.faults.receive = Some(fault);
@@ -392,7 +403,7 @@ fn send<M: GuestMemory>(
     wire: &mut impl Wire<M>,
     now: Duration,
     offered: Option<Limits<Duration>>,
-    answer: &mut Option<Hello>,
+    agreed: &mut Agreed,
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {
     let features = queue.features;
@@ -406,11 +417,13 @@ fn send<M: GuestMemory>(
             Next::Nothing => break,
             Next::BadLength => counters.send_bad_length += 1,
             Next::Unit(unit) if hello::for_card(memory, unit.spans, unit.len)? => {
-                match hello::answer(memory, &unit, features, offered)? {
-                    Some(hello) => {
-                        *answer = Some(hello);
+                match hello::hear(memory, &unit, features, offered)? {
+                    Some(Heard::Question(hello)) => {
+                        agreed.answer = Some(hello);
+                        agreed.placement.forget();
                         counters.hellos += 1;
                     }
+                    Some(Heard::Order(order)) => agreed.placement.order(memory, &order),
                     None => counters.send_not_understood += 1,
                 }
             }
@@ -431,13 +444,18 @@ fn receive<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
-    gather: &mut Option<Coalescer<Duration>>,
-    answer: &mut Option<Hello>,
+    agreed: &mut Agreed,
     counters: &mut Counters,
 ) -> Result<(usize, bool), RingFault> {
-    let (least, most) = (wire.max_unit(), wire.useful_room());
+    let Agreed {
+        gather,
+        answer,
+        placement,
+    } = agreed;
+    let (unit, most) = (wire.max_unit(), wire.useful_room());
+    let note = placement.note_room();
     for units in 0..BURST {
-        let Some(room) = queue.room(memory, least, most)? else {
+        let Some(room) = queue.room(memory, unit + note, most + note)? else {
             counters.no_room += 1;
             return Ok((units, true));
         };
@@ -445,6 +463,11 @@ fn receive<M: GuestMemory>(
             answer_guest(queue, memory, gather, answer, counters)?;
             continue;
         }
+        if let Some(note) = placement.take_ended() {
+            queue.note(memory, 0, Header::default(), note)?;
+            continue;
+        }
+        let room = placement.arrange(room, unit, most);
         match wire.receive(memory, room, now) {
             Received::Nothing => return Ok((units, false)),
             Received::Kept => {}
@@ -452,21 +475,23 @@ fn receive<M: GuestMemory>(
             Received::Unit { len, .. } if hello::for_card(memory, queue.found(), len)? => {
                 counters.receive_pretended += 1;
             }
-            Received::Unit { header, len } => match queue.deliver(memory, header, len)? {
-                Delivered::Yes => {
-                    counters.received.count(len);
-                    let Some(gather) = gather else {
-                        continue;
-                    };
-                    if gather.add(len, now).is_some() || gather.is_full() {
-                        // So much goes together.
-                        gather.expire(now);
-                        return Ok((units + 1, false));
+            Received::Unit { header, len } => {
+                match deliver(queue, memory, placement, header, len, counters)? {
+                    Delivered::Yes => {
+                        counters.received.count(len);
+                        let Some(gather) = gather else {
+                            continue;
+                        };
+                        if gather.add(len, now).is_some() || gather.is_full() {
+                            // So much goes together.
+                            gather.expire(now);
+                            return Ok((units + 1, false));
+                        }
                     }
+                    Delivered::NotAgreed => counters.receive_not_agreed += 1,
+                    Delivered::TooLong => counters.receive_too_long += 1,
                 }
-                Delivered::NotAgreed => counters.receive_not_agreed += 1,
-                Delivered::TooLong => counters.receive_too_long += 1,
-            },
+            }
         }
     }
     Ok((BURST, false))
@@ -493,6 +518,32 @@ fn answer_guest<M: GuestMemory>(
         Delivered::NotAgreed | Delivered::TooLong => counters.receive_too_long += 1,
     }
     Ok(())
+}
+
+/// Gives the guest a unit that has come to the room that [`Placement::arrange`] gave.
+fn deliver<M: GuestMemory>(
+    queue: &mut ReceiveQueue,
+    memory: &M,
+    placement: &mut Placement,
+    header: Header,
+    len: usize,
+    counters: &mut Counters,
+) -> Result<Delivered, RingFault> {
+    if placement.is_idle() {
+        return queue.deliver(memory, header, len);
+    }
+    match placement.settle(memory, queue.found(), &header, len)? {
+        Settled::Whole => queue.deliver(memory, header, len),
+        Settled::Noted { len, note } => {
+            let delivered = queue.note(memory, len, header, note)?;
+            match note {
+                Note::Placed { len, .. } => counters.placed.count(len as usize),
+                Note::Ended { id } if delivered != Delivered::Yes => placement.tell(id),
+                Note::Ended { .. } => {}
+            }
+            Ok(delivered)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub struct Counters {
     pub received_chunks: u64,
     /// Units in [`Self::received_chunks`]; [`Self::received`] counts them, too.
     pub received_chunk_units: u64,
+    /// Units of which payload went to where the guest wants it, and the bytes of that; [`Self::received`] counts them, too.
+    pub placed: Traffic,
     /// From the wire, lost because the guest left its queue while they waited for others.
     pub receive_left: u64,
     /// From the wire, lost because the guest's buffers were too short.
@@ -110,7 +112,9 @@ impl AddAssign for Counters {
             received_chunk_units,
             receive_left,
             receive_pretended,
+            placed,
         } = other;
+        self.placed += placed;
         self.sent += sent;
         self.send_lost += send_lost;
         self.send_bad_length += send_bad_length;
@@ -201,6 +205,7 @@ mod tests {
             received_chunk_units: 15 * n,
             receive_left: 16 * n,
             receive_pretended: 17 * n,
+            placed: traffic(18 * n),
             faults: [9 * n; RingFault::ALL.len()],
         };
         let mut sum = counters(1);

@@ -34,6 +34,7 @@ mod memory;
 pub mod model;
 mod offload;
 mod paced;
+mod placement;
 mod ring;
 mod segment;
 #[cfg(any(test, feature = "testing"))]

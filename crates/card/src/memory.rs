@@ -73,15 +73,25 @@ pub struct Span {
 ///
 /// # Errors
 /// [`Unmapped`].
-pub fn gather<M: GuestMemory>(
+pub fn gather<M: GuestMemory>(memory: &M, spans: &[Span], to: &mut [u8]) -> Result<bool, Unmapped> {
+    gather_at(memory, spans, 0, to)
+}
+
+/// Copies from the spans, from byte `at` on. False when they are shorter.
+pub(crate) fn gather_at<M: GuestMemory>(
     memory: &M,
     spans: &[Span],
+    at: usize,
     mut to: &mut [u8],
 ) -> Result<bool, Unmapped> {
+    let mut skip = at;
     for span in spans {
-        let len = to.len().min(span.len as usize);
+        let cut = skip.min(span.len as usize);
+        skip -= cut;
+        let len = to.len().min(span.len as usize - cut);
         let (now, rest) = to.split_at_mut(len);
-        memory.read(span.address, now)?;
+        // No overflow: the span lies in the guest's memory.
+        memory.read(span.address.wrapping_add(cut as u64), now)?;
         to = rest;
         if to.is_empty() {
             break;

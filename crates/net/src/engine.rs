@@ -118,6 +118,9 @@ impl<N: Nic> Engine<N> {
         let mut context = Context::from_waker(Waker::noop());
         self.tasks
             .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);
+        if let Some(placer) = self.nic.placer() {
+            self.stack.state().flows.place(placer);
+        }
         let (_, mut tx) = self.nic.split();
         let state = &mut *self.stack.state();
         let interface = &mut state.interface;

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ops::{Deref, DerefMut, Range};
+use wireboot_nic::LentMemory;
 use wireboot_ring::{Block, PrefixPart, PrefixWriter};
 
 /// Memory that somebody allocated (pages of the firmware, a vector in a test) and lends to the engine.
@@ -31,6 +32,18 @@ pub trait MemoryBlock: Send {
     /// `None` where any of them is committed or lent already, and where the memory cannot be shared.
     fn lend(&mut self, _range: Range<usize>) -> Option<Memory> {
         None
+    }
+    /// The same for a device, where the part lies in one piece and a device may write there.
+    fn lend_to_device(&mut self, _range: Range<usize>) -> Option<Box<dyn LentMemory>> {
+        None
+    }
+    /// The first byte from `at` on that is lent, or the end.
+    fn first_lent(&self, _at: usize) -> usize {
+        self.len()
+    }
+    /// Whether `bytes` are those from `at` on, not a copy of them.
+    fn is_at(&self, _at: usize, _bytes: &[u8]) -> bool {
+        false
     }
 }
 
@@ -63,6 +76,35 @@ impl<B: Block + 'static> MemoryBlock for PrefixWriter<B> {
     }
     fn lend(&mut self, range: Range<usize>) -> Option<Memory> {
         self.lend(range).map(Memory::new)
+    }
+    fn lend_to_device(&mut self, range: Range<usize>) -> Option<Box<dyn LentMemory>> {
+        let part = self.lend(range)?;
+        let address = part.device_address()?;
+        Some(Box::new(DevicePart { part, address }))
+    }
+    fn first_lent(&self, at: usize) -> usize {
+        self.first_lent(at)
+    }
+    fn is_at(&self, at: usize, bytes: &[u8]) -> bool {
+        self.is_at(at, bytes)
+    }
+}
+
+/// A part that a device fills.
+struct DevicePart<B> {
+    part: PrefixPart<B>,
+    address: u64,
+}
+
+impl<B: Block> LentMemory for DevicePart<B> {
+    fn device_address(&self) -> u64 {
+        self.address
+    }
+    fn len(&self) -> usize {
+        self.part.len()
+    }
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.part.bytes(range)
     }
 }
 
@@ -149,6 +191,10 @@ impl fmt::Debug for Memory {
 pub struct Region {
     memory: Rc<RefCell<Memory>>,
     end: Rc<Cell<usize>>,
+    /// A device may fill this part.
+    by_device: bool,
+    /// Memory of any part was lent.
+    lent: Rc<Cell<bool>>,
 }
 
 impl Region {
@@ -157,7 +203,9 @@ impl Region {
     pub fn new(memory: Memory) -> Self {
         Self {
             end: Rc::new(Cell::new(memory.len())),
+            lent: Rc::new(Cell::new(memory.first_lent(0) < memory.len())),
             memory: Rc::new(RefCell::new(memory)),
+            by_device: false,
         }
     }
 
@@ -168,6 +216,17 @@ impl Region {
         Self {
             memory: self.memory.clone(),
             end: Rc::new(Cell::new(end)),
+            by_device: false,
+            lent: self.lent.clone(),
+        }
+    }
+
+    /// The same part, which a device may fill where there is one that does. Its end does not move, and nobody else fills anything before it.
+    #[must_use]
+    pub fn by_device(self) -> Self {
+        Self {
+            by_device: true,
+            ..self
         }
     }
 
@@ -204,6 +263,42 @@ impl Region {
     #[must_use]
     pub fn lend(&self, range: Range<usize>) -> Option<Memory> {
         self.memory.borrow_mut().lend(range)
+    }
+
+    /// Lends a device so many bytes from `at` on, or what of them lies in one piece; `None` where it may fill none.
+    pub(crate) fn lend_to_device(&self, at: usize, len: usize) -> Option<Box<dyn LentMemory>> {
+        if !self.by_device {
+            return None;
+        }
+        let len = self.with(at, |room| room.len()).min(len);
+        let lent = self.memory.borrow_mut().lend_to_device(at..at + len);
+        self.lent.set(self.lent.get() || lent.is_some());
+        lent
+    }
+
+    /// Whether a device may still have memory of any part.
+    pub(crate) fn may_be_lent(&self) -> bool {
+        self.lent.get()
+    }
+
+    /// Bytes from `at` on that can be written to, or are where `payload` has them: its next bytes, if those are what a device has put there.
+    pub(crate) fn reach(&self, at: usize, payload: Parts<'_>) -> usize {
+        let memory = self.memory.borrow();
+        let end = self.end.get();
+        let mut reach = memory.first_lent(at).min(end);
+        let ahead = payload.slice(reach.saturating_sub(at), usize::MAX);
+        for bytes in ahead.chunks().filter(|bytes| !bytes.is_empty()) {
+            if !memory.is_at(reach, bytes) {
+                break;
+            }
+            reach += bytes.len();
+        }
+        reach.min(end).saturating_sub(at)
+    }
+
+    /// The first byte from `at` on that is lent, or the end of this part.
+    pub(crate) fn first_lent(&self, at: usize) -> usize {
+        self.memory.borrow().first_lent(at).min(self.end.get())
     }
 
     /// Takes the memory back. Whoever still has a part of it finds that without room.

@@ -129,6 +129,16 @@ impl Ends {
         }
     }
 
+    /// As a device knows them.
+    pub(crate) fn for_device(&self) -> wireboot_nic::placer::Ends {
+        wireboot_nic::placer::Ends {
+            remote: self.remote.to_be_bytes(),
+            local: self.local.to_be_bytes(),
+            remote_port: (self.ports >> 16) as u16,
+            local_port: self.ports as u16,
+        }
+    }
+
     /// The remote end's address and port.
     #[must_use]
     pub fn remote_end(&self) -> SocketAddr {

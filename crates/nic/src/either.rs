@@ -100,6 +100,13 @@ macro_rules! nic_enum {
                 }
             }
 
+            fn placer(&mut self) -> Option<&mut dyn $crate::Placer> {
+                match self {
+                    Self::$first(nic) => nic.placer(),
+                    Self::$second(nic) => nic.placer(),
+                }
+            }
+
             fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
                 match self {
                     Self::$first(nic) => {

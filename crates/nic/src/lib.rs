@@ -40,6 +40,7 @@ pub mod model;
     reason = "a test kit"
 )]
 pub mod pcap;
+pub mod placer;
 pub mod platform;
 pub mod relay;
 #[cfg(any(test, feature = "testing"))]
@@ -60,6 +61,7 @@ mod wrapped;
 use core::fmt;
 
 pub use either::Either;
+pub use placer::{LentMemory, Placer};
 pub use state::NicState;
 pub use steering::Steering;
 
@@ -105,7 +107,8 @@ pub enum Checksum {
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The unit's bytes in order, link header first. At least one part; the first part holds at least
-    /// the first 128 bytes of the unit (or all of it if shorter).
+    /// the first 128 bytes of the unit (or all of it if shorter). Of a segment whose payload the device has placed ([`placer`]), it holds at
+    /// least all headers.
     pub parts: &'a [&'a [u8]],
     /// Sum of the parts' lengths, in bytes.
     pub len: usize,
@@ -293,6 +296,11 @@ pub trait Nic {
     /// ones cost no more than short ones.
     fn joins_datagrams(&self) -> bool {
         false
+    }
+
+    /// A way to have the device write payload to where it belongs, once it has said that it does so.
+    fn placer(&mut self) -> Option<&mut dyn Placer> {
+        None
     }
 
     /// Both halves at once, so that a received unit can be answered while it is on loan.

@@ -25,7 +25,7 @@ use control::Receivers;
 pub use e1000e::fuzz_e1000e;
 pub use fuzz::fuzz_virtio;
 use memory::Memory;
-pub use memory::ModelMemory;
+pub use memory::{ModelLent, ModelMemory};
 pub use registers::{ModelBar, ModelPci};
 
 const HEADER_LEN: usize = 12;
@@ -204,6 +204,13 @@ impl Model {
     /// The PCI function for a driver.
     pub fn pci(&self) -> ModelPci {
         ModelPci::new(self.clone())
+    }
+
+    /// Memory for a test to lend to the device by way of a driver. `gone` counts what was given back.
+    pub fn lend(&self, len: usize, gone: &Arc<Mutex<usize>>) -> ModelLent {
+        let memory = self.state().memory.allocate(len);
+        let memory = memory.unwrap_or_else(|error| panic!("{error}"));
+        ModelLent::new(memory, len, gone.clone())
     }
 
     /// Puts a unit into receive buffers, over as many as it needs; false when there are too few.

@@ -18,6 +18,7 @@
 mod coalesce;
 mod cut;
 pub mod multiqueue;
+mod placing;
 mod wire;
 
 use alloc::sync::Arc;
@@ -26,9 +27,10 @@ use core::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
-    Checksum, Counters, Fault, Frame, MacAddress, Nic, Offload, Properties, Receive, SendError,
-    Transmit, checksum,
+    Checksum, Counters, Fault, Frame, MacAddress, Nic, Offload, Placer, Properties, Receive,
+    SendError, Transmit, checksum,
 };
+use placing::Placing;
 use wire::Direction;
 
 /// Virtual time in microseconds, shared by all that has a handle and moved by the test alone.
@@ -115,6 +117,8 @@ pub struct NicConfig {
     /// Longest frame that the device cuts into TCP segments, of which it takes [`UNITS`] between two flushes (HOST_TSO4 and HOST_TSO6); 0
     /// where it does not do that.
     pub transmit_unit: usize,
+    /// Whether the device writes the payload of TCP connections to where it belongs ([`crate::placer`]).
+    pub places: bool,
 }
 
 /// Frames to be cut that a simulated NIC takes between two flushes.
@@ -134,6 +138,7 @@ impl NicConfig {
             part_len: None,
             transmit_checksum: false,
             transmit_unit: 0,
+            places: false,
         }
     }
 }
@@ -196,6 +201,7 @@ impl SimNic {
                 config,
                 clock: clock.clone(),
                 inbound,
+                placing: Placing::default(),
                 counters: Counters::default(),
                 stopped: false,
             },
@@ -234,6 +240,11 @@ impl SimNic {
     pub fn set_link_up(&mut self, up: bool) {
         lock(&self.rx.inbound).up = up;
         lock(&self.tx.outbound).up = up;
+    }
+
+    /// Bytes of payload that it has put to their place.
+    pub fn placed(&self) -> u64 {
+        self.rx.placing.placed
     }
 
     /// Frames that the link lost on their way from this NIC.
@@ -283,6 +294,10 @@ impl Nic for SimNic {
         self.config.joins_datagrams
     }
 
+    fn placer(&mut self) -> Option<&mut dyn Placer> {
+        self.config.places.then_some(&mut self.rx.placing)
+    }
+
     fn split(&mut self) -> (&mut SimReceive, &mut SimTransmit) {
         (&mut self.rx, &mut self.tx)
     }
@@ -311,6 +326,7 @@ pub struct SimReceive {
     config: NicConfig,
     clock: Clock,
     inbound: Arc<Mutex<Direction>>,
+    placing: Placing,
     counters: Counters,
     stopped: bool,
 }
@@ -364,7 +380,9 @@ impl Receive for SimReceive {
         for unit in &units {
             self.counters.receive_units += 1;
             self.counters.receive_bytes += unit.bytes.len() as u64;
-            unit.lend(self.config.part_len, &mut sink);
+            if !self.placing.lend(unit, &mut sink) {
+                unit.lend(self.config.part_len, &mut sink);
+            }
         }
         Ok(units.len())
     }

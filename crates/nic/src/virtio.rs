@@ -21,6 +21,7 @@ mod control;
 mod device;
 mod hello;
 mod pair;
+mod placed;
 mod queue;
 mod receive;
 mod ring;
@@ -29,12 +30,16 @@ mod tables;
 mod transmit;
 pub(crate) mod transport;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 
 use crate::platform::{PciFunction, PlatformError, Registers};
 use crate::steering::Steering;
-use crate::{Counters, Fault, MacAddress, Nic, Offload, Properties, SendError, Transmit as _};
+use crate::{
+    Counters, Fault, LentMemory, MacAddress, Nic, Offload, Placer, Properties, SendError,
+    Transmit as _,
+};
 use control::{Control, Offer};
 use device::Device;
 use pair::Queues;
@@ -44,6 +49,7 @@ use shape::Shape;
 pub use transmit::VirtioTransmit;
 use transport::{Transport, status};
 use wireboot_wire::card::hello::Hello;
+use wireboot_wire::card::placement::{Ends, Order, Region};
 
 /// Feature bits (virtio 1.2, sections 5.1.3 and 6).
 pub(crate) mod feature {
@@ -279,6 +285,15 @@ impl<P: PciFunction> VirtioNet<P> {
         Ok(tx.flush()?)
     }
 
+    /// Sends an order to the card itself. The device hears of it with the next frame.
+    fn order(&mut self, order: &Order) -> Result<(), SendError> {
+        let order = order.emit(self.queues.properties.mac);
+        let (_, mut tx) = self.queues.split(self.device.user());
+        tx.send(order.len(), Offload::None, |frame| {
+            frame.copy_from_slice(&order);
+        })
+    }
+
     /// The card's answer to [`Self::ask_card`], once it has come.
     pub fn agreed(&self) -> Option<Hello> {
         self.queues.rx.hello.agreed()
@@ -383,6 +398,14 @@ impl<P: PciFunction> Nic for VirtioNet<P> {
         self.queues.rx.hello.joins_datagrams()
     }
 
+    fn placer(&mut self) -> Option<&mut dyn Placer> {
+        if self.queues.rx.hello.places() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
     fn split(&mut self) -> (VirtioReceive<'_, P>, VirtioTransmit<'_, P>) {
         self.queues.split(self.device.user())
     }
@@ -404,5 +427,42 @@ impl<P: PciFunction> Nic for VirtioNet<P> {
             self.device.stall_microsecond();
         }
         self.device.stop();
+        if self.device.is_quiet() {
+            self.queues.rx.placed.give_back(true);
+        }
+    }
+}
+
+impl<P: PciFunction> Placer for VirtioNet<P> {
+    fn place(
+        &mut self,
+        ends: &Ends,
+        sequence: u32,
+        memory: Box<dyn LentMemory>,
+    ) -> Result<(), SendError> {
+        let id = self.queues.rx.placed.next_id();
+        let region = Region {
+            id,
+            sequence,
+            address: memory.device_address(),
+            len: u32::try_from(memory.len()).map_err(|_| SendError::TooLong)?,
+        };
+        self.order(&Order::Fill(*ends, region))?;
+        self.queues.rx.placed.lend(ends, memory);
+        Ok(())
+    }
+
+    fn leave(&mut self, ends: &Ends) -> Result<(), SendError> {
+        match self.queues.rx.placed.last_of(ends) {
+            Some(last) => self.order(&Order::Leave(*ends, last)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<P: PciFunction> Drop for VirtioNet<P> {
+    fn drop(&mut self) {
+        self.device.stop();
+        self.queues.rx.placed.give_back(self.device.is_quiet());
     }
 }

@@ -3,7 +3,9 @@
 
 use core::fmt;
 
-use crate::{Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Transmit};
+use crate::{
+    Counters, Fault, Frame, Nic, Offload, Placer, Properties, Receive, SendError, Transmit,
+};
 
 /// Length of a tag in bytes. A tagged frame is so much longer than the MTU says.
 pub const TAG_LEN: usize = 4;
@@ -100,6 +102,11 @@ impl<N: Nic> Nic for Vlan<N> {
 
     fn joins_datagrams(&self) -> bool {
         self.nic.joins_datagrams()
+    }
+
+    /// None for a VLAN: the device knows connections by frames without a tag.
+    fn placer(&mut self) -> Option<&mut dyn Placer> {
+        self.nic.placer().filter(|_| self.id.is_none())
     }
 
     fn split(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {

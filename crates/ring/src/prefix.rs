@@ -32,6 +32,10 @@ pub unsafe trait Block: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Where a device finds byte `at`, and the others of its piece behind it; `None` where no device may write there.
+    fn device_address(&self, _at: usize) -> Option<u64> {
+        None
+    }
 }
 
 struct Shared<B> {
@@ -179,6 +183,18 @@ impl<B: Block> PrefixWriter<B> {
     }
 
     /// The first byte from `at` on that is lent, or the end of the block.
+    #[must_use]
+    pub fn first_lent(&self, at: usize) -> usize {
+        self.bound(at)
+    }
+
+    /// Whether `bytes` are the block's from `at` on, not a copy of them.
+    #[must_use]
+    pub fn is_at(&self, at: usize, bytes: &[u8]) -> bool {
+        let (start, len) = self.shared.piece(at, self.len());
+        bytes.as_ptr() == start.as_ptr() && bytes.len() <= len
+    }
+
     #[inline]
     fn bound(&self, at: usize) -> usize {
         let end = self.shared.block.len();
@@ -225,6 +241,25 @@ impl<B: Block> PrefixPart<B> {
         let (start, len) = self.place(at);
         // SAFETY: as above, and this value is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
+    }
+
+    /// Those of the range's bytes; none where they do not lie in one piece.
+    #[must_use]
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        let (start, len) = self.place(range.start);
+        if range.len() > len {
+            return &[];
+        }
+        // SAFETY: as of `rest`.
+        unsafe { slice::from_raw_parts(start.as_ptr(), range.len()) }
+    }
+
+    /// Where a device finds the range, if it lies in one piece, and a device may write there.
+    #[must_use]
+    pub fn device_address(&self) -> Option<u64> {
+        let (_, len) = self.place(0);
+        let address = self.shared.block.device_address(self.range.start);
+        address.filter(|_| len == self.len())
     }
 
     fn place(&self, at: usize) -> (NonNull<u8>, usize) {
@@ -297,6 +332,10 @@ unsafe impl Block for HeapBlock {
     }
     fn len(&self) -> usize {
         self.bytes.len()
+    }
+    /// A device made of software sees it where it is.
+    fn device_address(&self, at: usize) -> Option<u64> {
+        Some(self.place(at).0.as_ptr().expose_provenance() as u64)
     }
 }
 

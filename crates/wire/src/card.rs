@@ -2,6 +2,7 @@
 //!
 //! - [`hello`]: what both understand, agreed in one question and one answer.
 //! - [`chunk`]: several units in one buffer.
+//! - [`placement`]: payload written to where it belongs.
 //!
 //! # The mark
 //!
@@ -18,6 +19,7 @@
 
 pub mod chunk;
 pub mod hello;
+pub mod placement;
 
 /// `gso_type` of what a card itself says to its driver.
 pub const MARK: u8 = 0x1e;

@@ -4,6 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::card::hello::Hello;
+use crate::card::placement::{Note, Order};
 use crate::dhcp::{Message, PxeOptions, option};
 use crate::load_option::{self, LoadOption, NetworkBoot};
 use crate::{bootconf, dhcpv6, filetype, ladder, tftp};
@@ -12,6 +13,16 @@ use crate::{bootconf, dhcpv6, filetype, ladder, tftp};
 pub fn fuzz_hello(data: &[u8]) {
     if let Some(hello) = Hello::parse(data) {
         assert_eq!(Hello::parse(&hello.emit()), Some(hello));
+    }
+}
+
+/// What parses as an order or a note says the same when it is emitted again.
+pub fn fuzz_placement(data: &[u8]) {
+    if let Some(order) = Order::parse(data) {
+        assert_eq!(Order::parse(&order.emit([0; 6])), Some(order));
+    }
+    if let Some(note) = data.first_chunk().and_then(Note::parse) {
+        assert_eq!(Note::parse(&note.emit()), Some(note));
     }
 }
 

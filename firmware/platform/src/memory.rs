@@ -222,6 +222,10 @@ unsafe impl Block for Pieces {
     fn len(&self) -> usize {
         self.bytes
     }
+    /// Virtual addresses are physical ones (UEFI 2.10, section 2.3.4). No device behind an IOMMU is given such memory.
+    fn device_address(&self, at: usize) -> Option<u64> {
+        Some(self.place(at).0.addr().get() as u64)
+    }
 }
 
 /// Pages to be filled by the engine, wherever it runs.

@@ -19,13 +19,14 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use wireboot_nic::MacAddress;
 use wireboot_nic::platform::{PciFunction, PlatformError};
 
 use self::device::Device;
 pub(crate) use self::machine::{Machine, MachineError, Version};
-use self::memory::{Piece, Shared};
+use self::memory::{FileMemory, Piece, Shared};
 use self::registers::{BAR, GuestBar};
 use crate::vhost::{FrontEnd, FrontEndError, Offered};
 
@@ -84,7 +85,14 @@ impl Guest {
 /// The device as a PCI function.
 pub(crate) struct GuestPci {
     device: Rc<RefCell<Device>>,
-    memory: Rc<Shared>,
+    memory: Arc<Shared>,
+}
+
+impl GuestPci {
+    /// Memory for files, which the card sees, too.
+    fn file_memory(&self) -> FileMemory {
+        FileMemory(self.memory.clone())
+    }
 }
 
 impl PciFunction for GuestPci {

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use wireboot_wire::card::hello::{self, Chunks, Hello, Kind};
+use wireboot_wire::card::placement::{ORDER_LEN, Order};
 use wireboot_wire::card::{ETHERTYPE, LINK_LEN, MARK, chunk, is_for_card};
 
 use crate::coalesce::Limits;
@@ -38,18 +39,30 @@ pub(super) fn for_card<M: GuestMemory>(
     Ok(len >= LINK_LEN && gather(memory, frame, &mut link)? && is_for_card(&link))
 }
 
-/// The answer to what a guest that agreed on `features` says to its card, which gathers frames as `offered`. `None` when it asks nothing.
-pub(super) fn answer<M: GuestMemory>(
+/// What a driver says to its card.
+pub(super) enum Heard {
+    /// It has asked, and this is the answer.
+    Question(Hello),
+    Order(Order),
+}
+
+/// Takes what a guest that agreed on `features` says to its card, which gathers frames as `offered`. `None` when that is nothing.
+pub(super) fn hear<M: GuestMemory>(
     memory: &M,
     unit: &Unit<'_>,
     features: u64,
     offered: Option<Limits<Duration>>,
-) -> Result<Option<Hello>, Unmapped> {
-    let mut frame = [0; hello::LEN];
-    if !gather(memory, unit.spans, &mut frame)? {
+) -> Result<Option<Heard>, Unmapped> {
+    let mut bytes = [0; ORDER_LEN];
+    let frame = bytes.get_mut(..unit.len.min(ORDER_LEN)).unwrap_or_default();
+    if !gather(memory, unit.spans, frame)? {
         return Ok(None);
     }
-    let question = Hello::parse(&frame).filter(|hello| hello.kind == Kind::Question);
+    let frame = &*frame;
+    if let Some(order) = Order::parse(frame) {
+        return Ok(placement_agreed(features).then_some(Heard::Order(order)));
+    }
+    let question = Hello::parse(frame).filter(|hello| hello.kind == Kind::Question);
     Ok(question.map(|question| {
         let mut does = 0;
         if features & feature::GUEST_UFO != 0 {
@@ -61,15 +74,24 @@ pub(super) fn answer<M: GuestMemory>(
         if limits.is_some() {
             does |= hello::CHUNKS;
         }
-        Hello {
+        if placement_agreed(features) {
+            does |= hello::PLACEMENT;
+        }
+        Heard::Question(Hello {
             kind: Kind::Answer,
             features: question.features & does,
             chunks: limits
                 .map(|limits| least(limits, question.chunks))
                 .unwrap_or_default(),
             ..question
-        }
+        })
     }))
+}
+
+/// The card can place payload for a guest that agreed on these features.
+fn placement_agreed(features: u64) -> bool {
+    let long = Header::len(features) == chunk::HEADER_LEN;
+    long && features & feature::GUEST_CSUM != 0
 }
 
 /// What is within both limits.

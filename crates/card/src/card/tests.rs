@@ -3,6 +3,7 @@
 mod chunks;
 mod driver;
 mod hello;
+mod placement;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

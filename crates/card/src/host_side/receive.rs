@@ -2,11 +2,12 @@
 
 use alloc::collections::VecDeque;
 
-use wireboot_wire::card::chunk;
+use wireboot_wire::card::placement::{NOTE_LEN, Note};
+use wireboot_wire::card::{MARK, chunk};
 
 use super::buffers::Buffers;
 use crate::feature;
-use crate::header::Header;
+use crate::header::{DATA_VALID, Header, NEEDS_CSUM};
 use crate::memory::{GuestMemory, Span, scatter_at};
 use crate::ring::{Chain, Direction, MAX_RING, Ring, RingFault, RingStart};
 
@@ -178,6 +179,27 @@ impl ReceiveQueue {
             return Ok(Delivered::NotAgreed);
         };
         self.put(memory, header, len)
+    }
+
+    /// Gives the guest `len` bytes that were written to the buffers, and the note behind them, marked as the card's own word.
+    pub(crate) fn note<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        len: usize,
+        header: Header,
+        note: Note,
+    ) -> Result<Delivered, RingFault> {
+        let checked = header.flags & (NEEDS_CSUM | DATA_VALID) != 0;
+        let header = Header {
+            flags: if checked { DATA_VALID } else { 0 },
+            gso_type: MARK,
+            ..Header::default()
+        };
+        if len + NOTE_LEN > self.room_len() {
+            return Ok(Delivered::TooLong);
+        }
+        scatter_at(memory, self.buffers.room(), len, &note.emit())?;
+        self.put(memory, header, len + NOTE_LEN)
     }
 
     /// The same with a header that is the card's own affair.

@@ -383,7 +383,13 @@ impl<'a, D: Destination> Body<'a, D> {
             Some(split) => split.front.clone(),
             None => {
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                region.part(at.saturating_add(limit))
+                let part = region.part(at.saturating_add(limit));
+                // What has come may have to go elsewhere while its length is not known.
+                if self.total.is_some() {
+                    part.by_device()
+                } else {
+                    part
+                }
             }
         };
         let received = stream.received();

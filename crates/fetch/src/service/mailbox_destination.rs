@@ -42,7 +42,8 @@ impl Destination for MailboxDestination<'_> {
                 while at < filled {
                     let piece = [old.rest(at)];
                     match memory.write(at, Parts::new(&piece).slice(0, filled - at)) {
-                        0 => break,
+                        // A card has some of it.
+                        0 => return Err(DestinationError::NoMemory { bytes }),
                         count => at += count,
                     }
                 }

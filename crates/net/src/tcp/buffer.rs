@@ -2,8 +2,10 @@
 
 use crate::memory::Region;
 use crate::parts::Parts;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use wireboot_nic::LentMemory;
 use wireboot_tcp::Placement;
 
 /// Memory that a reader has handed over.
@@ -14,13 +16,52 @@ pub(crate) struct Destination {
     at: usize,
     /// Where the region ended when data was last put behind a gap.
     end: usize,
+    /// A device may have some of what is ahead.
+    may_be_lent: bool,
+    /// Behind what this connection has lent to a device.
+    lent_to: usize,
 }
+
+/// Bytes that a device is lent at once, and at least. The lender sees what has come when all of it has.
+const LOAN: usize = 2 << 20;
+const LEAST_LOAN: usize = 16 << 10;
 
 impl Destination {
     /// Bytes that can still be filled.
     #[inline]
     fn room(&self) -> usize {
         self.region.end().saturating_sub(self.at)
+    }
+
+    /// The same where some are at their place already: of the next `payload` too.
+    #[inline]
+    fn room_for(&mut self, payload: Parts<'_>) -> usize {
+        if self.may_be_lent {
+            self.room_beside_loans(payload)
+        } else {
+            self.room()
+        }
+    }
+
+    #[inline(never)]
+    fn room_beside_loans(&mut self, payload: Parts<'_>) -> usize {
+        self.may_be_lent = self.region.first_lent(self.start) < self.region.end();
+        self.region.reach(self.at, payload)
+    }
+
+    /// Lends a device what lies `edge` bytes ahead, or follows the last loan. How far ahead that is.
+    fn lend(&mut self, edge: usize) -> Option<(usize, Box<dyn LentMemory>)> {
+        let edge = self.at.saturating_add(edge);
+        let is_out = self.lent_to > self.at && self.region.first_lent(self.at) < self.lent_to;
+        let start = if is_out { self.lent_to } else { edge };
+        let left = self.region.end().saturating_sub(start);
+        // What the peer may be sending already comes as ever.
+        if start < edge || start - edge >= LOAN || left < LEAST_LOAN {
+            return None;
+        }
+        let memory = self.region.lend_to_device(start, left.min(LOAN))?;
+        self.may_be_lent = true;
+        Some((start - self.at, memory))
     }
 
     /// Copies the next bytes, which fit ([`ReceiveBuffer::direct`]), to their place.
@@ -104,11 +145,58 @@ impl ReceiveBuffer {
         destination.saturating_add(self.held.free())
     }
 
-    /// The destination, if that is where the next `len` bytes go.
+    /// The destination, if that is where the next bytes go.
     #[inline(always)]
-    pub(crate) fn direct(&mut self, len: usize) -> Option<&mut Destination> {
+    pub(crate) fn direct(&mut self, payload: Parts<'_>) -> Option<&mut Destination> {
         let destination = self.destination.as_mut()?;
-        (self.held.len == 0 && len <= destination.room()).then_some(destination)
+        let fits = payload.len() <= destination.room_for(payload);
+        (self.held.len == 0 && fits).then_some(destination)
+    }
+
+    /// Bytes from RCV.NXT on that can be stored now, of which `payload` are the next.
+    pub(crate) fn room_for(&mut self, payload: Parts<'_>) -> usize {
+        match &mut self.destination {
+            Some(destination) if destination.may_be_lent => {
+                let room = destination.room_beside_loans(payload);
+                if self.held.len == 0 { room } else { 0 }
+            }
+            _ => self.room(),
+        }
+    }
+
+    /// Whether a device may have memory that the next bytes belong to.
+    pub(crate) fn may_be_lent(&self) -> bool {
+        let destination = self.destination.as_ref();
+        destination.is_some_and(|destination| destination.may_be_lent)
+    }
+
+    /// Whether a device has some of what the destination shall hold, filled or not.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.destination.as_ref().is_some_and(|destination| {
+            let (region, start) = (&destination.region, destination.start);
+            destination.may_be_lent && region.first_lent(start) < region.end()
+        })
+    }
+
+    /// Bytes of the destination before the first that a device has.
+    pub(crate) fn readable(&self) -> usize {
+        self.destination.as_ref().map_or(0, |destination| {
+            let (region, start) = (&destination.region, destination.start);
+            region.first_lent(start).saturating_sub(start)
+        })
+    }
+
+    /// Lends a device memory for what comes `edge` bytes behind RCV.NXT, or later. How much later, and the memory.
+    pub(crate) fn lend(&mut self, edge: usize) -> Option<(usize, Box<dyn LentMemory>)> {
+        let destination = self.destination.as_mut()?;
+        (self.held.len == 0).then(|| destination.lend(edge))?
+    }
+
+    /// The device has taken so many bytes from there on.
+    pub(crate) fn lent(&mut self, ahead: usize, len: usize) {
+        if let Some(destination) = &mut self.destination {
+            destination.lent_to = destination.at + ahead + len;
+        }
     }
 
     /// Copies what a segment brings to its place. Returns how many bytes the destination has now in order that it had not before.
@@ -142,10 +230,12 @@ impl ReceiveBuffer {
     pub(crate) fn set_destination(&mut self, region: Region, at: usize, behind: usize) -> usize {
         let end = region.end();
         self.destination = Some(Destination {
-            region,
             start: at,
             at,
             end,
+            may_be_lent: region.may_be_lent(),
+            lent_to: 0,
+            region,
         });
         self.drain(behind)
     }

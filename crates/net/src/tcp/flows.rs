@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use wireboot_nic::{Properties, Transmit};
+use wireboot_nic::{Placer, Properties, Transmit};
 use wireboot_tcp::{Connection, Duration, Instant, Limits, Reply, State};
 
 /// How long a path is used before neighbours and routes are asked again.
@@ -32,8 +32,21 @@ pub(crate) struct Flow {
     pub last_data: Instant,
     pub received: Rc<Cell<u64>>,
     pub acknowledged: Rc<Cell<u64>>,
+    /// A device fills memory of it, or may do so.
+    placed: Placed,
     /// When a dropped connection is forgotten whatever its state.
     pub forget: Option<Instant>,
+}
+
+/// Whether a device has memory of a connection's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placed {
+    Not,
+    Lent,
+    /// It is to give it back, and does not know yet.
+    Wanted,
+    /// It knows.
+    Asked,
 }
 
 impl Flow {
@@ -49,6 +62,7 @@ impl Flow {
             last_data: now,
             received: Rc::default(),
             acknowledged: Rc::default(),
+            placed: Placed::Not,
             forget: None,
         }
     }
@@ -61,10 +75,47 @@ impl Flow {
         u32::try_from(self.buffer.room()).unwrap_or(u32::MAX)
     }
 
+    /// The same where a device may have memory ahead: bytes that can be stored now. Others have to come again, when it has given that back.
+    fn room_for(&mut self, tcp: &Tcp<'_>) -> u32 {
+        if !self.buffer.may_be_lent() {
+            return self.room();
+        }
+        let known = self.connection.rcv_nxt().wrapping_sub(tcp.segment.seq);
+        let new = tcp.payload.slice(known as usize, usize::MAX);
+        let room = self.buffer.room_for(new);
+        if new.len() > room && self.placed == Placed::Lent {
+            self.placed = Placed::Wanted;
+        }
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// Has a device fill what comes beyond the window that the peer knows.
+    fn place(&mut self, placer: &mut dyn Placer) {
+        let ends = self.ends.for_device();
+        if self.placed == Placed::Wanted && placer.leave(&ends).is_ok() {
+            self.placed = Placed::Asked;
+        }
+        if self.placed == Placed::Asked && !self.buffer.may_be_lent() {
+            self.placed = Placed::Not;
+        }
+        let may = matches!(self.placed, Placed::Not | Placed::Lent);
+        if may
+            && self.forget.is_none()
+            && let Some((ahead, memory)) = self.buffer.lend(self.connection.rcv_wnd() as usize)
+        {
+            let sequence = self.connection.rcv_nxt().wrapping_add(ahead as u32);
+            let len = memory.len();
+            if placer.place(&ends, sequence, memory).is_ok() {
+                self.buffer.lent(ahead, len);
+                self.placed = Placed::Lent;
+            }
+        }
+    }
+
     /// Takes the next data for a destination, or an acknowledgement of what was sent; false when the segment is another one.
     #[inline(always)]
     fn take_next(&mut self, tcp: &Tcp<'_>, now: Instant) -> bool {
-        if let Some(destination) = self.buffer.direct(tcp.segment.len)
+        if let Some(destination) = self.buffer.direct(tcp.payload)
             && self.connection.receive_next(now, &tcp.segment)
         {
             destination.append(tcp.payload);
@@ -97,7 +148,8 @@ impl Flow {
         if self.connection.out_of_order() > 0 && self.buffer.end_has_moved() {
             self.connection.renege();
         }
-        if let Some(placement) = self.connection.receive(now, &tcp.segment, self.room()) {
+        let room = self.room_for(tcp);
+        if let Some(placement) = self.connection.receive(now, &tcp.segment, room) {
             let count = self.buffer.place(&placement, tcp.payload);
             if placement.advance > 0 {
                 self.took(count, now);
@@ -122,8 +174,20 @@ impl Flow {
         self.last_data = now;
     }
 
+    /// Asks a device for memory that it still has; false when it has none.
+    pub(crate) fn wants_memory_back(&mut self) -> bool {
+        let is_lent = self.buffer.is_lent();
+        if is_lent && self.placed == Placed::Lent {
+            self.placed = Placed::Wanted;
+        }
+        is_lent
+    }
+
     /// Gives the memory back; what lies behind a gap there has to come again.
     pub(crate) fn leave_destination(&mut self) {
+        if !self.wants_memory_back() {
+            self.placed = Placed::Not;
+        }
         if self.buffer.leave_destination() {
             self.connection.renege();
         }
@@ -225,6 +289,13 @@ impl Flows {
             && let Some(reply) = wireboot_tcp::closed(&tcp.segment)
         {
             self.resets.push((tcp.ends, reply));
+        }
+    }
+
+    /// Has the device fill what may come.
+    pub(crate) fn place(&mut self, placer: &mut dyn Placer) {
+        for flow in self.slots.iter_mut().flatten() {
+            flow.place(placer);
         }
     }
 

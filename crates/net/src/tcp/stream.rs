@@ -15,6 +15,8 @@ use wireboot_tcp::{Connection, Duration, Error, State};
 const SEND_BUFFER: usize = 16 * 1024;
 /// A reader that hears nothing for so long is told [`NetError::TimedOut`].
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a card may take to give memory back that it was lent.
+const CARD_PATIENCE: Duration = Duration::from_millis(100);
 /// How long a closed connection may take to say goodbye.
 const LINGER: Duration = Duration::from_secs(3);
 
@@ -252,16 +254,24 @@ impl TcpStream {
 
     async fn fill(&self, region: &Region, at: usize) -> Result<usize, NetError> {
         let mut handed = Some(region.clone());
+        let mut over = None;
         self.until(|flow| {
             let now = self.stack.now();
             if let Some(region) = handed.take() {
                 flow.set_destination(region, at, now);
             }
-            let (filled, full) = flow.buffer.filled()?;
+            let (mut filled, full) = flow.buffer.filled()?;
             let idle = now >= flow.last_data + self.idle_timeout;
             let ending = full.then_some(Ok(0));
             let ending = ending.or(ended(&flow.connection));
             let ending = ending.or(idle.then_some(Err(NetError::TimedOut)))?;
+            // What a card has cannot be read, even what it has filled.
+            if flow.wants_memory_back() {
+                if now < *over.get_or_insert(now) + CARD_PATIENCE {
+                    return None;
+                }
+                filled = filled.min(flow.buffer.readable());
+            }
             flow.leave_destination();
             Some(if filled > 0 { Ok(filled) } else { ending })
         })

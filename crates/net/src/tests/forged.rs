@@ -14,6 +14,7 @@ use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Checksum, Frame, MacAddress, Nic, Offload, Receive, Transmit};
+use wireboot_ring::{HeapBlock, prefix};
 use wireboot_tcp::{Duration, Flags, Instant, State, WINDOW_SCALE, after};
 
 /// Bytes of the file.
@@ -157,6 +158,21 @@ impl Bench {
         Self::on(version, nic).asks(&OPTIONS, true)
     }
 
+    /// The same by a card that writes payload to its place.
+    pub(crate) fn placing(version: Version) -> Self {
+        let nic = NicConfig {
+            receive_frames: 12,
+            places: true,
+            ..NicConfig::new(CLIENT_MAC)
+        };
+        Self::on(version, nic).asks(&OPTIONS, true)
+    }
+
+    /// Bytes that the card has put to their place.
+    pub(crate) fn placed(&mut self) -> u64 {
+        self.engine.nic_mut().placed()
+    }
+
     fn asks(self, options: &[u8], acknowledges: bool) -> Self {
         let version = self.version;
         let mut bench = self;
@@ -208,7 +224,8 @@ impl Bench {
             stack,
             far,
             clock,
-            region: Region::new(Memory::from(vec![0xee; LEN])),
+            region: Region::new(Memory::new(prefix(HeapBlock::from(vec![0xee; LEN])).0))
+                .by_device(),
             received: Rc::default(),
             done: Rc::default(),
             us: SocketAddr::new(version.client(), 0),

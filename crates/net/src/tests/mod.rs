@@ -11,6 +11,7 @@ mod icmp;
 mod isn;
 mod neighbors;
 pub(crate) mod path_mtu;
+mod placement;
 mod segments;
 pub(crate) mod server;
 mod station;

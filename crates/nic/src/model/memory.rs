@@ -2,11 +2,14 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
 use std::vec::Vec;
 
+use crate::LentMemory;
 use crate::platform::{DmaMemory, PlatformError};
 
 /// All blocks that a driver has allocated for one device.
@@ -136,5 +139,42 @@ impl Drop for ModelMemory {
         blocks.blocks.remove(&self.address);
         // SAFETY: allocated with this layout, and the model has just forgotten it.
         unsafe { dealloc(self.place.as_ptr(), self.layout) };
+    }
+}
+
+/// Memory of a model's that a test lends to the device by way of a driver.
+pub struct ModelLent {
+    memory: ModelMemory,
+    len: usize,
+    gone: Arc<Mutex<usize>>,
+}
+
+impl ModelLent {
+    /// `len` bytes of `memory`. `gone` counts what was given back.
+    pub(super) fn new(memory: ModelMemory, len: usize, gone: Arc<Mutex<usize>>) -> Self {
+        Self { memory, len, gone }
+    }
+}
+
+impl LentMemory for ModelLent {
+    fn device_address(&self) -> u64 {
+        self.memory.address
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: the block has as many bytes, zeroed at allocation, and lives as long as this. Models write only between calls of the
+        // driver, which holds the slice no longer than one.
+        let all = unsafe { slice::from_raw_parts(self.memory.place.as_ptr(), self.len) };
+        all.get(range).unwrap_or_default()
+    }
+}
+
+impl Drop for ModelLent {
+    fn drop(&mut self) {
+        *self.gone.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
 }

@@ -116,6 +116,11 @@ impl<P: PciFunction> Device<P> {
         self.leave();
     }
 
+    /// The device has confirmed that it stopped, or is gone.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet.get() == Some(true)
+    }
+
     /// Resets the device for the last time, and leaves it alone from then on.
     fn leave(&self) {
         if self.quiet.get().is_none() {
@@ -130,7 +135,7 @@ impl<P: PciFunction> Drop for Device<P> {
         // True when each pair is gone and all that it did to its queues has happened: its last use of them comes before it lets go of its
         // `Arc`, and `get_mut` sees the letting go with acquire ordering.
         let alone = Arc::get_mut(&mut self.shared).is_some();
-        if self.quiet.get() != Some(true) || !alone {
+        if !self.is_quiet() || !alone {
             // Better lost than given to someone else while the device may still write to it, or a pair look at it.
             mem::forget(mem::take(&mut self.memory));
         }

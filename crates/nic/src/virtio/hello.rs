@@ -2,7 +2,7 @@
 
 use super::feature;
 use crate::MacAddress;
-use wireboot_wire::card::hello::{CHUNKS, Chunks, DATAGRAMS, Hello, Kind, LEN};
+use wireboot_wire::card::hello::{CHUNKS, Chunks, DATAGRAMS, Hello, Kind, LEN, PLACEMENT};
 
 /// Frames are lent where they lie, however many there are. One that waits for others is answered so much later.
 const CHUNKS_MOST: Chunks = Chunks {
@@ -25,9 +25,17 @@ pub(super) struct Agreement {
 impl Agreement {
     /// Nothing is agreed on, with a device that is used with these features.
     pub(super) fn new(features: u64) -> Self {
-        let datagrams = features & feature::GUEST_UFO != 0;
+        let if_has = |feature, understood| {
+            if features & feature != 0 {
+                understood
+            } else {
+                0
+            }
+        };
+        let datagrams = if_has(feature::GUEST_UFO, DATAGRAMS);
+        let placement = if_has(feature::GUEST_CSUM, PLACEMENT);
         Self {
-            understood: CHUNKS | if datagrams { DATAGRAMS } else { 0 },
+            understood: CHUNKS | datagrams | placement,
             gives_chunks: false,
             token: None,
             answer: None,
@@ -77,6 +85,11 @@ impl Agreement {
     pub(super) fn joins_datagrams(&self) -> bool {
         self.answer
             .is_some_and(|answer| answer.features & DATAGRAMS != 0)
+    }
+
+    pub(super) fn places(&self) -> bool {
+        self.answer
+            .is_some_and(|answer| answer.features & PLACEMENT != 0)
     }
 
     pub(super) fn agreed(&self) -> Option<Hello> {

@@ -5,13 +5,15 @@ use core::slice;
 
 use super::device::{Shared, User};
 use super::hello::Agreement;
+use super::placed::{Placed, take_note};
 use super::queue::VIRTQ_DESC_F_WRITE;
 use super::ring::Ring;
 use super::shape::{MAX_UNIT, MERGEABLE_BUFFER};
 use super::{ETHERNET_LEN, HEADER_LEN, feature};
 use crate::platform::{PciFunction, Registers};
 use crate::{Checksum, Counters, Fault, Frame, Receive};
-use wireboot_wire::card::{MARK, chunk};
+use wireboot_wire::card::placement::{NOTE_LEN, Note};
+use wireboot_wire::card::{MARK, chunk, is_for_card};
 
 // struct virtio_net_hdr_v1
 const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
@@ -21,7 +23,9 @@ const VIRTIO_NET_HDR_GSO_UDP_L4: u8 = 5;
 const VIRTIO_NET_HDR_GSO_ECN: u8 = 0x80;
 
 /// Buffers that the largest unit can fill.
-const MAX_PARTS: usize = (HEADER_LEN + MAX_UNIT).div_ceil(MERGEABLE_BUFFER);
+const MAX_PARTS: usize = (HEADER_LEN + MAX_UNIT + NOTE_LEN).div_ceil(MERGEABLE_BUFFER);
+/// Regions that the payload of one unit may be placed in.
+const MAX_REGIONS: usize = 4;
 /// What the first part of a unit holds at least, by the contract of [`Frame`].
 const FIRST_PART_MIN: usize = 128;
 const _: () = assert!(FIRST_PART_MIN == chunk::FIRST_PART_MIN && HEADER_LEN == chunk::HEADER_LEN);
@@ -50,6 +54,8 @@ pub(super) struct ReceiveQueue {
     counters: Counters,
     /// With the card itself.
     pub hello: Agreement,
+    /// Memory that the card fills besides the buffers.
+    pub placed: Placed,
 }
 
 /// The fields of the header that matter to a receiver.
@@ -83,6 +89,7 @@ impl ReceiveQueue {
             empty_bursts: 0,
             counters: Counters::default(),
             hello: Agreement::new(features),
+            placed: Placed::default(),
         }
     }
 
@@ -162,15 +169,13 @@ impl ReceiveQueue {
                 }
                 (count, len)
             };
-            #[expect(clippy::indexing_slicing, reason = "as above")]
-            let lent = &parts[..count];
             if parts[0].len() < len.min(FIRST_PART_MIN) {
                 return Err(&Fault::Misbehaved("it left a receive buffer unfilled"));
             }
+            #[expect(clippy::indexing_slicing, reason = "as above")]
+            let lent = &mut parts[..count];
             if header.gso_type == MARK {
-                if self.hello.hear(parts[0]).is_none() {
-                    self.counters.receive_dropped += 1;
-                }
+                units += self.lend_marked(lent, &header, sink)?;
                 continue;
             }
             let segmented = header.gso_type & !VIRTIO_NET_HDR_GSO_ECN == VIRTIO_NET_HDR_GSO_UDP_L4;
@@ -179,22 +184,83 @@ impl ReceiveQueue {
                 self.counters.receive_dropped += 1;
                 continue;
             }
-            let vouched = VIRTIO_NET_HDR_F_NEEDS_CSUM | VIRTIO_NET_HDR_F_DATA_VALID;
             self.counters.receive_units += 1;
             self.counters.receive_bytes += len as u64;
             units += 1;
             sink(Frame {
                 parts: lent,
                 len,
-                checksum: if self.checksums && header.flags & vouched != 0 {
-                    Checksum::Trusted
-                } else {
-                    Checksum::Unverified
-                },
+                checksum: self.checksum(&header),
                 udp_segment: segmented.then_some(header.gso_size),
             });
         }
         Ok(units)
+    }
+
+    /// Takes a unit with the card's mark, and lends what of it is a frame.
+    #[inline(never)]
+    fn lend_marked(
+        &mut self,
+        buffers: &mut [&[u8]],
+        header: &Header,
+        sink: &mut dyn FnMut(Frame<'_>),
+    ) -> Result<usize, &'static Fault> {
+        let link = buffers.first().and_then(|first| first.first_chunk());
+        if link.is_some_and(is_for_card) || !self.hello.places() {
+            if self
+                .hello
+                .hear(buffers.first().unwrap_or(&&[][..]))
+                .is_none()
+            {
+                self.counters.receive_dropped += 1;
+            }
+            return Ok(0);
+        }
+        let Some((note, mut count)) = take_note(buffers) else {
+            return Err(&Fault::Misbehaved("its mark is on a unit without a note"));
+        };
+        let mut parts: [&[u8]; MAX_PARTS + MAX_REGIONS] = [&[]; _];
+        for (to, from) in parts.iter_mut().zip(buffers.iter().take(count)) {
+            *to = from;
+        }
+        match note {
+            Note::Ended { id } => self.placed.end(id),
+            Note::Placed { id, at, len } => {
+                let (at, len) = (at as usize, len as usize);
+                count = self.placed.show(id, at, len, &mut parts, count)?;
+            }
+        }
+        let parts = parts.get(..count).unwrap_or_default();
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len == 0 {
+            return Ok(0);
+        }
+        let good = (ETHERNET_LEN..=self.max_unit).contains(&len);
+        if good {
+            self.counters.receive_units += 1;
+            self.counters.receive_bytes += len as u64;
+            sink(Frame {
+                parts,
+                len,
+                checksum: self.checksum(header),
+                udp_segment: None,
+            });
+        } else {
+            self.counters.receive_dropped += 1;
+        }
+        if let Note::Placed { id, len, .. } = note {
+            self.placed.seen(id, len as usize);
+        }
+        Ok(good.into())
+    }
+
+    fn checksum(&self, header: &Header) -> Checksum {
+        let vouched = VIRTIO_NET_HDR_F_NEEDS_CSUM | VIRTIO_NET_HDR_F_DATA_VALID;
+        if self.checksums && header.flags & vouched != 0 {
+            Checksum::Trusted
+        } else {
+            Checksum::Unverified
+        }
     }
 
     /// The header at `at` in a returned buffer; 0, or a place that [`Self::inner_part`] has found.

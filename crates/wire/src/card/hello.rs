@@ -26,7 +26,7 @@
 //! |---|---|---|
 //! | [`DATAGRAMS`] | 0 | the card puts the fragments of UDP datagrams together, up to 65,507 bytes of payload, and gives each as one unit (`VIRTIO_NET_HDR_GSO_UDP`). Needs GUEST_UFO, whose units have 65,550 bytes at most: 65,488 of payload over IPv6 |
 //! | [`CHUNKS`] | 1 | several units in one buffer ([`chunk`](super::chunk)), both ways. The three fields above are the most that a driver takes, and what the card keeps to; the last frame may make them more bytes. Needs the header of 12 bytes |
-//! | [`PLACEMENT`] | 2 | payload written to where the driver wants it |
+//! | [`PLACEMENT`] | 2 | the card writes payload to where the driver wants it ([`placement`](super::placement)). Needs the header of 12 bytes and GUEST_CSUM |
 //!
 //! Who reads takes a version of 1 or more, and frames longer than this one; passes over unknown bits, fields of features that are not set, and
 //! what should be 0; and drops what is shorter, or has another magic, version 0 or another kind. A driver drops an answer whose token is not its
@@ -41,7 +41,7 @@ pub const LEN: usize = 60;
 pub const DATAGRAMS: u32 = 1 << 0;
 /// Several units come in one buffer.
 pub const CHUNKS: u32 = 1 << 1;
-/// The card writes payload to its final place.
+/// The card writes payload to where the driver wants it.
 pub const PLACEMENT: u32 = 1 << 2;
 
 const MAGIC: [u8; 4] = *b"wbtc";

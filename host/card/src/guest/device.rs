@@ -1,7 +1,7 @@
 //! The device behind the registers: what the driver says of features and queues, and what the card is told of it.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 use wireboot_card::feature;
@@ -59,7 +59,7 @@ pub(super) struct Device {
     /// The card cannot be used any more: the device is gone.
     gone: bool,
     failure: Option<FrontEndError>,
-    memory: Option<Rc<Shared>>,
+    memory: Option<Arc<Shared>>,
     mac: MacAddress,
     status: u8,
     /// Which half of the features is read, and which written.
@@ -100,7 +100,7 @@ impl Device {
     }
 
     /// The memory of the driver that comes.
-    pub(super) fn set_memory(&mut self, memory: Rc<Shared>) {
+    pub(super) fn set_memory(&mut self, memory: Arc<Shared>) {
         self.memory = Some(memory);
     }
 
@@ -177,7 +177,7 @@ impl Device {
 
     /// The memory of the driver, and where its tables lie.
     #[cfg(test)]
-    pub(super) fn shared(&self) -> Option<(Rc<Shared>, [[u64; 3]; QUEUES])> {
+    pub(super) fn shared(&self) -> Option<(Arc<Shared>, [[u64; 3]; QUEUES])> {
         let tables = self.queues.each_ref().map(|queue| queue.addresses);
         Some((self.memory.clone()?, tables))
     }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use wireboot_fetch::dhcp::VendorClass;
 use wireboot_fetch::{Command, DhcpRequest, Event, FetchError, File, Job, Leases, Service};
-use wireboot_net::Memory;
 use wireboot_nic::virtio::{InitError, VirtioNet};
 use wireboot_nic::{Counters, Fault, Nic, SendError};
 use wireboot_ring::{Receiver, Sender, channel};
 use wireboot_wire::card::hello::Hello;
 
+use super::memory::FileMemory;
 use super::{Guest, GuestPci};
 use crate::vhost::FrontEndError;
 
@@ -52,6 +52,7 @@ pub(crate) enum MachineError {
 /// A machine whose network card is a device at a card of software.
 pub(crate) struct Machine<'a> {
     guest: &'a Guest,
+    files: FileMemory,
     service: Service<VirtioNet<GuestPci>>,
     commands: Sender<Command>,
     events: Receiver<Event>,
@@ -72,7 +73,9 @@ impl<'a> Machine<'a> {
         seed: [u8; 32],
         question: Option<u64>,
     ) -> Result<Self, MachineError> {
-        let mut nic = VirtioNet::new(guest.pci()?).map_err(|error| why(guest, error.into()))?;
+        let pci = guest.pci()?;
+        let files = pci.file_memory();
+        let mut nic = VirtioNet::new(pci).map_err(|error| why(guest, error.into()))?;
         if let Some(token) = question {
             nic.ask_card(token)
                 .map_err(|error| why(guest, error.into()))?;
@@ -82,6 +85,7 @@ impl<'a> Machine<'a> {
         let now = Instant::now();
         Ok(Self {
             guest,
+            files,
             service: Service::new(nic, seed, inbox, outbox),
             commands,
             events,
@@ -187,7 +191,7 @@ impl<'a> Machine<'a> {
         Ok(match self.events.pop() {
             Some(Event::NeedMemory { job, bytes }) => {
                 let fits = usize::try_from(bytes).ok().filter(|_| bytes <= MOST);
-                self.tell(match fits.map(|bytes| Memory::from(vec![0; bytes])) {
+                self.tell(match fits.map(|bytes| self.files.allocate(bytes)) {
                     Some(memory) => Command::Memory { job, memory },
                     None => Command::NoMemory { job },
                 });

@@ -3,18 +3,19 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::rc::Rc;
-
-use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use wireboot_net::Memory;
 use wireboot_nic::platform::{DmaMemory, PlatformError};
+use wireboot_ring::{Block, prefix};
 
 use crate::vhost::MemoryRegion;
 
-/// More than a driver takes for a pair of queues. What it leaves is no memory, but addresses.
-const LEN: usize = 64 << 20;
+/// More than a driver takes for a pair of queues, and files. What they leave is no memory, but addresses.
+const LEN: usize = 256 << 20;
 const PAGE: usize = 4096;
 /// Where the device sees it: not where the driver does, so that who mistakes one for the other is found out.
 const DEVICE_ADDRESS: u64 = 0x1_0000_0000;
@@ -24,11 +25,11 @@ const DEVICE_ADDRESS: u64 = 0x1_0000_0000;
 pub(super) struct Shared {
     file: OwnedFd,
     first: NonNull<u8>,
-    given: Cell<usize>,
+    given: AtomicUsize,
 }
 
 impl Shared {
-    pub(super) fn new() -> io::Result<Rc<Self>> {
+    pub(super) fn new() -> io::Result<Arc<Self>> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("wireboot", flags)?;
         ftruncate(&file, LEN as u64)?;
@@ -37,10 +38,10 @@ impl Shared {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place of the kernel's choice replaces nothing.
         let place = unsafe { mmap(ptr::null_mut(), LEN, access, MapFlags::SHARED, &file, 0) }?;
-        Ok(Rc::new(Self {
+        Ok(Arc::new(Self {
             file,
             first: NonNull::new(place.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
-            given: Cell::new(0),
+            given: AtomicUsize::new(0),
         }))
     }
 
@@ -65,12 +66,14 @@ impl Shared {
         user.wrapping_add(device.wrapping_sub(DEVICE_ADDRESS))
     }
 
-    pub(super) fn allocate(self: &Rc<Self>, len: usize) -> Result<Piece, PlatformError> {
-        let offset = self.given.get();
+    pub(super) fn allocate(self: &Arc<Self>, len: usize) -> Result<Piece, PlatformError> {
         let len = len.max(1).checked_next_multiple_of(PAGE);
         let len = len.ok_or(PlatformError::OutOfMemory)?;
-        let end = offset.checked_add(len).filter(|end| *end <= LEN);
-        self.given.set(end.ok_or(PlatformError::OutOfMemory)?);
+        let next = |given: usize| given.checked_add(len).filter(|end| *end <= LEN);
+        let offset = self
+            .given
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .map_err(|_| PlatformError::OutOfMemory)?;
         Ok(Piece {
             // SAFETY: the piece is not beyond the end of the mapping.
             first: unsafe { self.first.add(offset) },
@@ -96,7 +99,46 @@ pub(crate) struct Piece {
     len: usize,
     device: u64,
     /// Keeps it mapped.
-    _shared: Rc<Shared>,
+    _shared: Arc<Shared>,
+}
+
+// SAFETY: plain memory that stays where it is; nobody else has the piece, and the mapping's owners may be on any threads.
+unsafe impl Send for Piece {}
+// SAFETY: the mapping is shared to be kept and to be asked for what does not change.
+unsafe impl Send for Shared {}
+// SAFETY: as above; what was given is an atomic number.
+unsafe impl Sync for Shared {}
+
+/// Memory for files.
+pub(super) struct FileMemory(pub Arc<Shared>);
+
+impl FileMemory {
+    /// So many bytes; elsewhere when there is too little.
+    pub(super) fn allocate(&self, len: usize) -> Memory {
+        match self.0.allocate(len) {
+            Ok(piece) => Memory::new(prefix(FilePiece(piece)).0),
+            Err(_) => Memory::from(vec![0; len]),
+        }
+    }
+}
+
+/// A piece for a file.
+struct FilePiece(Piece);
+
+// SAFETY: as of `DmaMemory` below: ours while it lives, at its place, zeros at first. The card writes where the driver has lent it a part alone.
+unsafe impl Block for FilePiece {
+    fn place(&self, at: usize) -> (NonNull<u8>, usize) {
+        // SAFETY: nobody asks for bytes beyond the end.
+        (unsafe { self.0.first.add(at) }, self.0.len - at)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len
+    }
+
+    fn device_address(&self, at: usize) -> Option<u64> {
+        Some(self.0.device + at as u64)
+    }
 }
 
 // SAFETY: the piece is mapped for reading and writing while it holds on to the mapping; it begins at a page; the file's bytes are zeros until

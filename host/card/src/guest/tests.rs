@@ -133,7 +133,9 @@ fn files_come_whole_with_each_offload_and_chunks_on_and_off() {
             served.fetch(&mut machine, "http");
             let agreed = machine.agreed().map(|hello| hello.features);
             let long = offloads & feature::GUEST_UFO != 0;
-            let expected = u32::from(long) | u32::from(chunks.is_some()) << 1;
+            let places = offloads & feature::GUEST_CSUM != 0;
+            let expected =
+                u32::from(long) | u32::from(chunks.is_some()) << 1 | u32::from(places) << 2;
             assert_eq!(agreed, Some(expected));
             drop(machine);
             let card = card.end();
@@ -202,6 +204,28 @@ fn files_come_whole_over_ipv6() {
 }
 
 /// A driver that ends in the middle of a transfer, as at a reset of the machine, and another one that comes.
+/// Most of a file is placed, and what a server sends over a line that loses frames comes whole as well.
+#[test]
+fn payload_is_placed() {
+    let served = Served::new(24 << 20);
+    for chunks in [None, Some(CHUNKS)] {
+        let offer = Offer {
+            offloads: feature::KNOWN,
+            chunks,
+        };
+        let socket = served.socket("card");
+        let card = Card::start(&served.files(), &socket, offer, Lies::default());
+        let guest = Guest::connect(&socket, MAC).unwrap();
+        let mut machine = machine(&guest);
+        for _ in 0..2 {
+            served.fetch(&mut machine, "http");
+        }
+        drop(machine);
+        let card = card.end();
+        assert!(card.placed.bytes > 36 << 20, "{card:?}");
+    }
+}
+
 #[test]
 fn who_begins_anew_in_mid_transfer_gets_all() {
     // More than the driver has buffers for, so that it does not come in one turn.

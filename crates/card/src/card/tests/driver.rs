@@ -14,13 +14,13 @@ use crate::{
 use wireboot_nic::model::{Model, ModelConfig, ModelPci};
 use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{Fault, Nic, Offload, Receive, SendError, Transmit};
-use wireboot_wire::card::hello::{CHUNKS, DATAGRAMS};
+use wireboot_wire::card::hello::{CHUNKS, DATAGRAMS, PLACEMENT};
 
 /// virtio-net's feature bit for an address of its own.
 const MAC: u64 = 1 << 5;
 
 /// The driver's memory, as the card sees it.
-struct Memory(Model);
+pub(super) struct Memory(pub Model);
 
 impl GuestMemory for Memory {
     fn contains(&self, span: Span) -> bool {
@@ -51,7 +51,10 @@ impl GuestMemory for Memory {
 }
 
 /// A driver with these features, and a card that it has started.
-fn pair<W: Wire<Memory>>(features: u64, wire: W) -> (VirtioNet<ModelPci>, Card<W>, Memory) {
+pub(super) fn pair<W: Wire<Memory>>(
+    features: u64,
+    wire: W,
+) -> (VirtioNet<ModelPci>, Card<W>, Memory) {
     lying_pair(features, wire, Lies::default())
 }
 
@@ -157,7 +160,7 @@ fn round_of(
     counters
 }
 
-const AT_ONCE: Limits<Duration> = Limits {
+pub(super) const AT_ONCE: Limits<Duration> = Limits {
     frames: 43,
     bytes: 65_536,
     wait: Duration::ZERO,
@@ -260,9 +263,9 @@ fn asked(features: u64) -> Option<u32> {
 
 #[test]
 fn the_driver_and_the_card_agree() {
-    assert_eq!(asked(feature::KNOWN), Some(DATAGRAMS));
-    assert_eq!(asked(feature::KNOWN & !feature::MRG_RXBUF), Some(0));
-    assert_eq!(asked(feature::KNOWN & !feature::GUEST_UFO), Some(0));
+    assert_eq!(asked(feature::KNOWN), Some(DATAGRAMS | PLACEMENT));
+    assert_eq!(asked(feature::KNOWN & !feature::MRG_RXBUF), Some(PLACEMENT));
+    assert_eq!(asked(feature::KNOWN & !feature::GUEST_UFO), Some(PLACEMENT));
     assert_eq!(asked(feature::VERSION_1), Some(0));
 }
 

@@ -1,0 +1,448 @@
+//! Placement by our own driver: whatever comes, in whichever order, the driver lends just that.
+
+use core::cell::Cell;
+use core::ops::Range;
+use core::time::Duration;
+use std::boxed::Box;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::driver::{AT_ONCE, Memory, pair};
+use crate::testing::Script;
+use crate::testing::packets::{Link, TcpFields, tcp};
+use crate::{Card, GuestMemory, Header, Queue, Span, Unmapped, feature};
+use wireboot_nic::model::ModelPci;
+use wireboot_nic::virtio::VirtioNet;
+use wireboot_nic::{LentMemory, Nic, Receive, Transmit};
+use wireboot_wire::card::placement::Ends;
+
+/// The first byte's, so that the numbers begin anew in the middle.
+const FIRST: u32 = 0xffff_c000;
+const ACK: u8 = 0x10;
+const FIN: u8 = 0x01;
+const VOUCHED: Header = Header {
+    flags: 2,
+    gso_type: 0,
+    hdr_len: 0,
+    gso_size: 0,
+    csum_start: 0,
+    csum_offset: 0,
+};
+
+fn ends(v6: bool, host: u8) -> Ends {
+    let address = |last| {
+        if v6 {
+            [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]
+        } else {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last]
+        }
+    };
+    Ends {
+        remote: address(host),
+        local: address(2),
+        remote_port: 8080,
+        local_port: 80,
+    }
+}
+
+fn stream(at: u32, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|n| (((at as usize + n) * 31) >> 3) as u8)
+        .collect()
+}
+
+/// The memory of a driver, of which the card's longest look is kept.
+struct Watched {
+    memory: Memory,
+    longest: Cell<usize>,
+}
+
+impl GuestMemory for Watched {
+    fn contains(&self, span: Span) -> bool {
+        self.memory.contains(span)
+    }
+    fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Unmapped> {
+        self.longest.set(self.longest.get().max(to.len()));
+        self.memory.read(address, to)
+    }
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
+        self.memory.write(address, from)
+    }
+    fn load(&self, address: u64, order: core::sync::atomic::Ordering) -> Result<u16, Unmapped> {
+        self.memory.load(address, order)
+    }
+    fn store(
+        &self,
+        address: u64,
+        value: u16,
+        order: core::sync::atomic::Ordering,
+    ) -> Result<(), Unmapped> {
+        self.memory.store(address, value, order)
+    }
+}
+
+/// A driver that has agreed on placement with its card.
+struct World {
+    nic: VirtioNet<ModelPci>,
+    card: Card<Script>,
+    memory: Watched,
+    /// Regions that were given back.
+    gone: Arc<Mutex<usize>>,
+    /// What was given to the wire and has not been lent.
+    expected: VecDeque<Vec<u8>>,
+    v6: bool,
+    options: bool,
+}
+
+impl World {
+    fn new(features: u64, chunks: bool) -> Self {
+        let wire = Script {
+            max_unit: Some(9014),
+            ..Script::default()
+        };
+        let (mut nic, mut card, memory) = pair(features, wire);
+        card.offer_chunks(chunks.then_some(AT_ONCE));
+        nic.ask_card(99).unwrap();
+        card.turn(&memory, Duration::ZERO);
+        nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
+        assert!(nic.placer().is_some());
+        Self {
+            nic,
+            card,
+            memory: Watched {
+                memory,
+                longest: Cell::new(0),
+            },
+            gone: Arc::default(),
+            expected: VecDeque::new(),
+            v6: false,
+            options: false,
+        }
+    }
+
+    fn gone(&self) -> usize {
+        *self.gone.lock().unwrap()
+    }
+
+    /// Has `len` bytes placed from byte `at` of the stream on. Where they are to be.
+    fn place(&mut self, at: u32, len: usize) -> u64 {
+        let memory = self.memory.memory.0.lend(len, &self.gone);
+        let address = memory.device_address();
+        let ends = ends(self.v6, 1);
+        let placer = self.nic.placer().unwrap();
+        placer
+            .place(&ends, FIRST.wrapping_add(at), Box::new(memory))
+            .unwrap();
+        self.nic.split().1.flush().unwrap();
+        address
+    }
+
+    fn leave(&mut self) {
+        let ends = ends(self.v6, 1);
+        self.nic.placer().unwrap().leave(&ends).unwrap();
+        self.nic.split().1.flush().unwrap();
+    }
+
+    fn fields(&self, at: u32, flags: u8) -> TcpFields {
+        TcpFields {
+            port: 8080,
+            sequence: FIRST.wrapping_add(at),
+            flags,
+            options: self.options,
+        }
+    }
+
+    fn link(&self, host: u8) -> Link {
+        Link {
+            v6: self.v6,
+            tagged: false,
+            id: 1,
+            host,
+        }
+    }
+
+    /// A segment of this host comes.
+    fn of_host(&mut self, host: u8, header: Header, at: u32, len: usize, flags: u8) {
+        let unit = tcp(self.link(host), self.fields(at, flags), &stream(at, len));
+        self.unit(header, unit);
+    }
+
+    fn unit(&mut self, header: Header, unit: Vec<u8>) {
+        self.card
+            .wire_mut()
+            .coming
+            .push_back((header, unit.clone()));
+        self.expected.push_back(unit);
+    }
+
+    /// A segment of the connection comes.
+    fn segment(&mut self, at: u32, len: usize) {
+        self.of_host(1, VOUCHED, at, len, ACK);
+    }
+
+    /// All that waits comes to the driver, as it was.
+    fn turn(&mut self) {
+        while !self.expected.is_empty() || !self.card.wire().coming.is_empty() {
+            let turn = self.card.turn(&self.memory, Duration::ZERO);
+            assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
+            let expected = &mut self.expected;
+            let (mut rx, _) = self.nic.split();
+            rx.burst(64, |frame| {
+                let bytes = frame.parts.concat();
+                assert_eq!(bytes.len(), frame.len);
+                assert_eq!(Some(bytes), expected.pop_front());
+            })
+            .unwrap();
+        }
+        // What is told alone.
+        self.card.turn(&self.memory, Duration::ZERO);
+        self.nic.split().0.burst(64, |_| panic!("a frame")).unwrap();
+    }
+
+    fn placed(&self) -> u64 {
+        self.card.counters().placed.bytes
+    }
+
+    fn has(&self, address: u64, at: u32, len: usize) {
+        let bytes = self.memory.memory.0.read_memory(address, len).unwrap();
+        assert!(bytes == stream(at, len));
+    }
+}
+
+/// Each size of a region and a unit; where the first region begins in a unit; IPv6, options, chunks.
+#[test]
+fn a_stream_goes_to_its_place() {
+    for (v6, options, chunks) in [
+        (false, false, false),
+        (true, false, true),
+        (false, true, true),
+        (true, true, false),
+    ] {
+        let mut world = World::new(feature::KNOWN, chunks);
+        (world.v6, world.options) = (v6, options);
+        world.segment(0, 1000);
+        world.turn();
+        world.place(2500, 20_000);
+        world.place(22_500, 7000);
+        for at in (1000..29_500).step_by(1500) {
+            world.segment(at, 1500);
+        }
+        world.turn();
+        assert_eq!(world.placed(), 27_000);
+        assert_eq!(world.gone(), 2);
+        world.segment(29_500, 1500);
+        world.turn();
+    }
+}
+
+/// The payload goes straight from the wire to its region: the card reads headers alone.
+#[test]
+fn the_card_copies_nothing() {
+    let mut world = World::new(feature::KNOWN, false);
+    world.place(0, 1 << 20);
+    world.segment(0, 8000);
+    world.turn();
+    assert!(world.memory.longest.get() > 200, "the first one is copied");
+    world.memory.longest.set(0);
+    for n in 1..100 {
+        world.segment(n * 8000, 8000);
+    }
+    world.turn();
+    assert_eq!(world.placed(), 800_000);
+    assert!(
+        world.memory.longest.get() <= 138,
+        "{:?}",
+        world.memory.longest
+    );
+}
+
+/// What ends it: nothing is lost, and the driver has its memory again before what follows.
+#[test]
+fn what_does_not_continue_the_stream_ends_it() {
+    let ends: [fn(&mut World); 6] = [
+        |world| world.segment(4000, 1000),
+        |world| world.of_host(1, VOUCHED, 3000, 1000, ACK | FIN),
+        |world| world.of_host(1, Header::default(), 3000, 1000, ACK),
+        |world| world.segment(3000, 7001),
+        |world| world.leave(),
+        |world| {
+            // It does not follow the one before.
+            world.place(10_001, 1000);
+        },
+    ];
+    for (n, end) in ends.into_iter().enumerate() {
+        let mut world = World::new(feature::KNOWN, false);
+        let address = world.place(0, 10_000);
+        world.segment(0, 1000);
+        world.segment(1000, 1000);
+        // Again, and in part.
+        world.segment(0, 2000);
+        world.segment(500, 2500);
+        world.turn();
+        assert_eq!((world.placed(), world.gone()), (3000, 0), "{n}");
+        world.has(address, 0, 3000);
+        end(&mut world);
+        world.turn();
+        assert_eq!(world.placed(), 3000, "{n}");
+        assert!(world.gone() >= 1, "{n}");
+        world.segment(3000, 1000);
+        world.turn();
+        assert_eq!(world.placed(), 3000, "{n}");
+        // And again.
+        world.place(4000, 5000);
+        world.segment(4000, 5000);
+        world.turn();
+        assert_eq!(world.placed(), 8000, "{n}");
+    }
+}
+
+#[test]
+fn a_reset_ends_it_and_gives_all_back() {
+    let mut world = World::new(feature::KNOWN, false);
+    world.place(0, 10_000);
+    world.segment(0, 1000);
+    world.turn();
+    world.nic.stop();
+    assert_eq!(world.gone(), 1);
+    assert_eq!(world.card.stop(Queue::Receive).map(|_| ()), Some(()));
+    let before = world.placed();
+    assert_eq!(before, 1000);
+}
+
+/// A monitor goes on with another card at the same place. That knows of nothing, and says so.
+#[test]
+fn a_card_that_was_started_again_gives_the_memory_back() {
+    let mut world = World::new(feature::KNOWN, false);
+    world.place(0, 10_000);
+    world.segment(0, 1000);
+    world.turn();
+    world.card.forget();
+    world.segment(1000, 1000);
+    world.turn();
+    assert_eq!((world.placed(), world.gone()), (1000, 0));
+    world.leave();
+    world.turn();
+    assert_eq!(world.gone(), 1);
+}
+
+#[test]
+fn a_device_that_does_not_stop_keeps_the_memory() {
+    let mut world = World::new(feature::KNOWN, false);
+    world.place(0, 10_000);
+    world.memory.memory.0.set_obeys_reset(false);
+    let gone = world.gone.clone();
+    drop(world);
+    assert_eq!(*gone.lock().unwrap(), 0);
+}
+
+#[test]
+fn memory_that_is_not_the_guests_is_refused() {
+    struct Elsewhere(Box<dyn LentMemory>);
+    impl LentMemory for Elsewhere {
+        fn device_address(&self) -> u64 {
+            self.0.device_address() + 4096
+        }
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn bytes(&self, range: Range<usize>) -> &[u8] {
+            self.0.bytes(range)
+        }
+    }
+    let mut world = World::new(feature::KNOWN, false);
+    let memory = Box::new(world.memory.memory.0.lend(4096, &world.gone));
+    let placer = world.nic.placer().unwrap();
+    placer
+        .place(&ends(false, 1), FIRST, Box::new(Elsewhere(memory)))
+        .unwrap();
+    world.nic.split().1.flush().unwrap();
+    world.segment(0, 1000);
+    world.turn();
+    assert_eq!((world.placed(), world.gone()), (0, 1));
+}
+
+/// A guest without checksums from its card is not told whose are right.
+#[test]
+fn it_is_not_offered_without_checksums() {
+    let (mut nic, mut card, memory) = pair(feature::VERSION_1, Script::default());
+    nic.ask_card(99).unwrap();
+    card.turn(&memory, Duration::ZERO);
+    nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
+    assert!(nic.agreed().is_some() && nic.placer().is_none());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Of the connection: from so far behind what was sent last, so many bytes.
+    Segment(i32, usize),
+    /// The same in order.
+    Next(usize),
+    /// Of another connection, which has regions or has not.
+    Other(u8, usize),
+    Unvouched(usize),
+    /// A region behind the last one, or behind what was sent.
+    Place(bool, usize),
+    Leave,
+    Short,
+    Turn,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (1..9000_usize).prop_map(Step::Next),
+        2 => ((-3000..3000), 0..3000_usize).prop_map(|(at, len)| Step::Segment(at, len)),
+        1 => (1..3_u8, 0..2000_usize).prop_map(|(host, len)| Step::Other(host + 1, len)),
+        1 => (1..2000_usize).prop_map(Step::Unvouched),
+        4 => (any::<bool>(), 1..30_000_usize).prop_map(|(behind, len)| Step::Place(behind, len)),
+        1 => Just(Step::Leave),
+        1 => Just(Step::Short),
+        6 => Just(Step::Turn),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+proptest! {
+    #[test]
+    fn the_driver_lends_what_came(steps in steps(), mergeable in any::<bool>(), chunks in any::<bool>(), v6 in any::<bool>(), options in any::<bool>()) {
+        let features = if mergeable { feature::KNOWN } else { feature::KNOWN & !feature::MRG_RXBUF };
+        let mut world = World::new(features, chunks);
+        (world.v6, world.options) = (v6, options);
+        let (mut sent, mut end) = (0_u32, 0_u32);
+        for step in steps {
+            match step {
+                Step::Next(len) => {
+                    world.segment(sent, len);
+                    sent += len as u32;
+                }
+                Step::Segment(at, len) => {
+                    let at = sent.saturating_add_signed(at);
+                    world.segment(at, len);
+                    sent = sent.max(at + len as u32);
+                }
+                Step::Other(host, len) => world.of_host(host, VOUCHED, sent, len, ACK),
+                Step::Unvouched(len) => {
+                    world.of_host(1, Header::default(), sent, len, ACK);
+                    sent += len as u32;
+                }
+                Step::Place(behind, len) => {
+                    // Never what is on its way.
+                    world.turn();
+                    let at = if behind { end.max(sent) } else { sent };
+                    world.place(at, len);
+                    end = at + len as u32;
+                }
+                Step::Leave => world.leave(),
+                Step::Short => {
+                    let unit = stream(sent, 60);
+                    world.unit(VOUCHED, unit);
+                }
+                Step::Turn => world.turn(),
+            }
+        }
+        world.turn();
+        world.nic.stop();
+    }
+}

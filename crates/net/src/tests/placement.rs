@@ -1,0 +1,86 @@
+//! A card that writes payload to where it belongs, and believes all that it reads.
+
+use super::Version;
+use super::forged::{Bench, LEN, STEP};
+
+fn each(test: fn(Bench)) {
+    for version in Version::BOTH {
+        test(Bench::placing(version));
+    }
+}
+
+#[test]
+fn a_file_is_placed() {
+    each(|mut bench| {
+        while bench.position < LEN {
+            bench.go_on();
+        }
+        // All but what the host could send at first, and the last of it.
+        assert!(bench.placed() > LEN as u64 / 2, "{}", bench.placed());
+        bench.finishes();
+    });
+}
+
+/// Goes on until the card places what comes next.
+fn go_on_until_placed(bench: &mut Bench) {
+    while bench.placed() == 0 {
+        bench.go_on();
+    }
+    bench.run_until_idle();
+}
+
+/// Somebody who knows the next number, but not what the engine has sent: the card has put his text to its place when the engine refuses it. None
+/// of it stays there.
+#[test]
+fn forged_text_that_was_placed_is_overwritten() {
+    each(|mut bench| {
+        go_on_until_placed(&mut bench);
+        let (next, _) = bench.window();
+        let mut forged = bench.forged();
+        forged.ack = forged.ack.wrapping_add(1 << 30);
+        bench.send(&forged.frame());
+        bench.run_until_idle();
+        assert_eq!(bench.window().0, next);
+        // What the host sends is not the card's next, and has no room in the buffers' way: it has to come again.
+        bench.go_on();
+        bench.run_until_idle();
+        bench.position -= STEP;
+        bench.finishes();
+    });
+}
+
+/// The same behind what has come: a gap, to the card too.
+#[test]
+fn a_gap_ends_it_and_all_is_stored() {
+    each(|mut bench| {
+        go_on_until_placed(&mut bench);
+        let lost = bench.position;
+        bench.position += STEP;
+        bench.go_on();
+        bench.go_on();
+        assert_eq!(bench.out_of_order(), 3 * STEP as u32);
+        let behind = bench.position;
+        bench.position = lost;
+        bench.go_on();
+        bench.run_until_idle();
+        assert_eq!(bench.out_of_order(), 0);
+        bench.position = behind;
+        bench.finishes();
+    });
+}
+
+/// The reader goes away while the card has memory. It has to give that back before somebody else uses it.
+#[test]
+fn the_end_of_the_memory_moves() {
+    each(|mut bench| {
+        go_on_until_placed(&mut bench);
+        let end = bench.position + STEP / 2;
+        bench.shorten(end);
+        bench.go_on();
+        bench.run_until_idle();
+        bench.position -= STEP;
+        bench.go_on();
+        bench.run_until_idle();
+        assert_eq!(*bench.done.borrow(), Some(Ok(end)));
+    });
+}
