@@ -535,13 +535,10 @@ fn deliver<M: GuestMemory>(
     match placement.settle(memory, queue.found(), &header, len)? {
         Settled::Whole => queue.deliver(memory, header, len),
         Settled::Noted { len, note } => {
-            let delivered = queue.note(memory, len, header, note)?;
-            match note {
-                Note::Placed { len, .. } => counters.placed.count(len as usize),
-                Note::Ended { id } if delivered != Delivered::Yes => placement.tell(id),
-                Note::Ended { .. } => {}
+            if let Note::Placed { len, .. } = note {
+                counters.placed.count(len as usize);
             }
-            Ok(delivered)
+            queue.note(memory, len, header, note)
         }
     }
 }

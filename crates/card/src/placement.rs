@@ -237,7 +237,7 @@ impl Placement {
     }
 
     /// A guest that asks for ever more without taking answers is not told of all.
-    pub(crate) fn tell(&mut self, id: u32) {
+    fn tell(&mut self, id: u32) {
         if self.ended.len() < ENDS {
             self.ended.push_back(id);
         }

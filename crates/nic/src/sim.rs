@@ -242,6 +242,11 @@ impl SimNic {
         lock(&self.tx.outbound).up = up;
     }
 
+    /// From now on it gives memory back only when that is full.
+    pub fn keep_memory(&mut self) {
+        self.rx.placing.keeps = true;
+    }
+
     /// Bytes of payload that it has put to their place.
     pub fn placed(&self) -> u64 {
         self.rx.placing.placed

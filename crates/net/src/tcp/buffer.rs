@@ -302,6 +302,7 @@ impl ReceiveBuffer {
 mod tests {
     use super::*;
     use crate::memory::Memory;
+    use wireboot_ring::{HeapBlock, prefix};
 
     fn place(at: u32, len: usize, advance: u32) -> Placement {
         Placement {
@@ -417,5 +418,36 @@ mod tests {
         assert_eq!((buffer.held(), buffer.room()), (0, 26 + 8));
         let memory = region.take();
         assert_eq!(memory.rest(0)[..5], [7, 7, 1, 1, 0xee]);
+    }
+
+    /// Memory that a device was lent by way of another connection, in the same region or before that was made.
+    #[test]
+    fn nothing_is_stored_where_a_device_may_write() {
+        for anew in [false, true] {
+            let (writer, _) = prefix(HeapBlock::from(vec![0; 30]));
+            let mut region = Region::new(Memory::new(writer)).by_device();
+            let lent = region.lend_to_device(10, 10).unwrap();
+            if anew {
+                region = Region::new(region.take());
+            }
+            let mut buffer = ReceiveBuffer::new(0);
+            buffer.set_destination(region.part(30), 0, 0);
+            let bytes: [&[u8]; 1] = [&[7; 12]];
+            let payload = Parts::new(&bytes);
+            assert!(buffer.direct(payload).is_none());
+            assert_eq!(buffer.room_for(payload), 10);
+            buffer
+                .direct(payload.slice(0, 8))
+                .unwrap()
+                .append(payload.slice(0, 8));
+            assert!(buffer.direct(payload.slice(0, 3)).is_none());
+            drop(lent);
+            buffer.direct(payload).unwrap().append(payload);
+            assert_eq!(buffer.filled(), Some((20, false)));
+            assert_eq!(
+                region.take().rest(0)[..21],
+                [[7; 20].as_slice(), &[0]].concat()
+            );
+        }
     }
 }

@@ -82,6 +82,10 @@ impl Flow {
         }
         let known = self.connection.rcv_nxt().wrapping_sub(tcp.segment.seq);
         let new = tcp.payload.slice(known as usize, usize::MAX);
+        if new.is_empty() {
+            // A FIN needs none.
+            return self.room();
+        }
         let room = self.buffer.room_for(new);
         if new.len() > room && self.placed == Placed::Lent {
             self.placed = Placed::Wanted;

@@ -168,6 +168,11 @@ impl Bench {
         Self::on(version, nic).asks(&OPTIONS, true)
     }
 
+    /// Bytes of the memory before the first that the card has.
+    pub(crate) fn readable(&self) -> usize {
+        self.region.with(0, |bytes| bytes.len())
+    }
+
     /// Bytes that the card has put to their place.
     pub(crate) fn placed(&mut self) -> u64 {
         self.engine.nic_mut().placed()

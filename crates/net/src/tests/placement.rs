@@ -2,6 +2,7 @@
 
 use super::Version;
 use super::forged::{Bench, LEN, STEP};
+use wireboot_tcp::Flags;
 
 fn each(test: fn(Bench)) {
     for version in Version::BOTH {
@@ -82,5 +83,28 @@ fn the_end_of_the_memory_moves() {
         bench.go_on();
         bench.run_until_idle();
         assert_eq!(*bench.done.borrow(), Some(Ok(end)));
+    });
+}
+
+/// The file ends early, and the card does not give back what it was lent: what lies there cannot be read, so it does not count.
+#[test]
+fn memory_that_a_card_keeps_is_not_counted() {
+    each(|mut bench| {
+        go_on_until_placed(&mut bench);
+        bench.go_on();
+        bench.engine.nic_mut().keep_memory();
+        let mut fin = bench.segment(0);
+        fin.flags = Flags::ACK | Flags::FIN;
+        bench.send(&fin.frame());
+        bench.run_until_idle();
+        assert_eq!(*bench.done.borrow(), None, "it may come back");
+        bench.clock.advance(200_000);
+        bench.run_until_idle();
+        let done = *bench.done.borrow();
+        let Some(Ok(count)) = done else {
+            panic!("{done:?}")
+        };
+        assert!(count > 0 && count < bench.position, "{count}");
+        assert_eq!(bench.readable(), count);
     });
 }

@@ -17,6 +17,8 @@ pub(super) struct Placing {
     regions: Vec<Region>,
     /// Bytes placed.
     pub placed: u64,
+    /// It gives nothing back that is not full.
+    pub keeps: bool,
 }
 
 struct Region {
@@ -48,7 +50,7 @@ impl Placer for Placing {
     }
 
     fn leave(&mut self, ends: &Ends) -> Result<(), SendError> {
-        if self.ends == Some(*ends) {
+        if self.ends == Some(*ends) && !self.keeps {
             self.regions.clear();
         }
         Ok(())

@@ -144,3 +144,109 @@ pub(super) fn take_note(parts: &mut [&[u8]]) -> Option<(Note, usize)> {
     }
     Some((Note::parse(&bytes)?, count))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ops::Range;
+    use std::vec::Vec;
+
+    struct Plain(Vec<u8>);
+
+    impl LentMemory for Plain {
+        fn device_address(&self) -> u64 {
+            0
+        }
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+        fn bytes(&self, range: Range<usize>) -> &[u8] {
+            self.0.get(range).unwrap_or_default()
+        }
+    }
+
+    fn ends(port: u16) -> Ends {
+        Ends {
+            remote: [1; 16],
+            local: [2; 16],
+            remote_port: 80,
+            local_port: port,
+        }
+    }
+
+    /// Regions 1 and 3 are of one connection, 2 of another.
+    fn placed() -> Placed {
+        let mut placed = Placed::default();
+        for (port, first) in [(1, 0), (2, 100), (1, 10)] {
+            placed.lend(&ends(port), Box::new(Plain((first..first + 10).collect())));
+        }
+        placed
+    }
+
+    fn shown(placed: &Placed, id: u32, at: usize, len: usize) -> Option<Vec<u8>> {
+        let mut parts: [&[u8]; 3] = [b"h", &[], &[]];
+        let count = placed.show(id, at, len, &mut parts, 1).ok()?;
+        Some(parts[1..count].concat())
+    }
+
+    #[test]
+    fn a_connections_regions_follow_each_other() {
+        let mut placed = placed();
+        assert_eq!(shown(&placed, 1, 0, 4), Some((0..4).collect()));
+        placed.seen(1, 4);
+        assert_eq!(shown(&placed, 1, 4, 12), Some((4..16).collect()));
+        placed.seen(1, 12);
+        assert_eq!(shown(&placed, 3, 6, 4), Some((16..20).collect()));
+        assert_eq!(shown(&placed, 2, 0, 10), Some((100..110).collect()));
+        let ids: Vec<_> = placed.regions.iter().map(|region| region.id).collect();
+        assert_eq!(ids, [2, 3]);
+        assert_eq!(placed.last_of(&ends(1)), Some(3));
+        placed.seen(3, 4);
+        assert_eq!(placed.last_of(&ends(1)), None);
+    }
+
+    #[test]
+    fn what_was_not_lent_or_is_not_next_is_no_place() {
+        let mut placed = placed();
+        for (id, at, len) in [(4, 0, 1), (1, 1, 1), (1, 0, 21), (1, 10, 1), (2, 0, 11)] {
+            assert_eq!(shown(&placed, id, at, len), None, "{id} {at} {len}");
+        }
+        placed.seen(1, 4);
+        for (at, len) in [(0, 1), (3, 1), (5, 1), (4, 17)] {
+            assert_eq!(shown(&placed, 1, at, len), None, "{at} {len}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_one_connections() {
+        let mut placed = placed();
+        placed.end(3);
+        assert_eq!(placed.last_of(&ends(1)), None);
+        assert_eq!(placed.last_of(&ends(2)), Some(2));
+        // A later one, of which the card had not heard.
+        let mut placed = self::placed();
+        placed.end(1);
+        assert_eq!(placed.last_of(&ends(1)), Some(3));
+        placed.end(9);
+        assert_eq!(placed.last_of(&ends(1)), Some(3));
+    }
+
+    #[test]
+    fn a_note_may_lie_in_two_buffers() {
+        let note = Note::Placed {
+            id: 1,
+            at: 2,
+            len: 3,
+        };
+        let bytes = note.emit();
+        let unit = [b"head".as_slice(), &bytes].concat();
+        for cut in 1..unit.len() {
+            let (first, second) = unit.split_at(cut);
+            let mut parts = [first, second];
+            let (found, count) = take_note(&mut parts).unwrap();
+            assert_eq!((found, parts[..count].concat()), (note, b"head".to_vec()));
+        }
+        assert!(take_note(&mut [&bytes[1..]]).is_none());
+        assert_eq!(take_note(&mut [bytes.as_slice()]), Some((note, 0)));
+    }
+}

@@ -11,6 +11,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::driver::{AT_ONCE, Memory, pair};
+use crate::frame::{Ip, u32_at};
 use crate::testing::Script;
 use crate::testing::packets::{Link, TcpFields, tcp};
 use crate::{Card, GuestMemory, Header, Queue, Span, Unmapped, feature};
@@ -84,6 +85,26 @@ impl GuestMemory for Watched {
     }
 }
 
+/// What lies in a region lies where its sequence number belongs.
+fn belong(parts: &[&[u8]], unit: &[u8], regions: &[(usize, usize, u32)]) {
+    let mut before = 0;
+    for part in parts {
+        let place = part.as_ptr() as usize;
+        let within =
+            |(start, len, _): &&(usize, usize, u32)| (*start..start + len).contains(&place);
+        if let Some((start, _, at)) = regions.iter().rev().find(within) {
+            let ip = Ip::parse(unit).unwrap();
+            let sequence = u32_at(unit, ip.end + 4).unwrap();
+            let head = ip.end + usize::from(unit[ip.end + 12] >> 4) * 4;
+            assert_eq!(
+                sequence.wrapping_add((before - head) as u32),
+                FIRST.wrapping_add(*at).wrapping_add((place - start) as u32)
+            );
+        }
+        before += part.len();
+    }
+}
+
 /// A driver that has agreed on placement with its card.
 struct World {
     nic: VirtioNet<ModelPci>,
@@ -91,6 +112,8 @@ struct World {
     memory: Watched,
     /// Regions that were given back.
     gone: Arc<Mutex<usize>>,
+    /// Where regions lie, how long they are, and where they belong in the stream.
+    regions: Vec<(usize, usize, u32)>,
     /// What was given to the wire and has not been lent.
     expected: VecDeque<Vec<u8>>,
     v6: bool,
@@ -117,6 +140,7 @@ impl World {
                 longest: Cell::new(0),
             },
             gone: Arc::default(),
+            regions: Vec::new(),
             expected: VecDeque::new(),
             v6: false,
             options: false,
@@ -131,6 +155,8 @@ impl World {
     fn place(&mut self, at: u32, len: usize) -> u64 {
         let memory = self.memory.memory.0.lend(len, &self.gone);
         let address = memory.device_address();
+        let place = memory.bytes(0..len).as_ptr() as usize;
+        self.regions.push((place, len, at));
         let ends = ends(self.v6, 1);
         let placer = self.nic.placer().unwrap();
         placer
@@ -188,11 +214,12 @@ impl World {
         while !self.expected.is_empty() || !self.card.wire().coming.is_empty() {
             let turn = self.card.turn(&self.memory, Duration::ZERO);
             assert_eq!((turn.receive_fault, turn.transmit_fault), (None, None));
-            let expected = &mut self.expected;
+            let (expected, regions) = (&mut self.expected, &self.regions);
             let (mut rx, _) = self.nic.split();
             rx.burst(64, |frame| {
                 let bytes = frame.parts.concat();
                 assert_eq!(bytes.len(), frame.len);
+                belong(frame.parts, &bytes, regions);
                 assert_eq!(Some(bytes), expected.pop_front());
             })
             .unwrap();
@@ -262,20 +289,31 @@ fn the_card_copies_nothing() {
 /// What ends it: nothing is lost, and the driver has its memory again before what follows.
 #[test]
 fn what_does_not_continue_the_stream_ends_it() {
-    let ends: [fn(&mut World); 6] = [
+    let ends: [fn(&mut World); 7] = [
         |world| world.segment(4000, 1000),
         |world| world.of_host(1, VOUCHED, 3000, 1000, ACK | FIN),
         |world| world.of_host(1, Header::default(), 3000, 1000, ACK),
-        |world| world.segment(3000, 7001),
+        |world| world.segment(3000, 9000 - 54),
+        |world| {
+            // Longer than the packet in it.
+            let mut unit = tcp(world.link(1), world.fields(3000, ACK), &stream(3000, 100));
+            unit.push(0);
+            world.unit(VOUCHED, unit);
+            world.leave();
+        },
         |world| world.leave(),
         |world| {
             // It does not follow the one before.
             world.place(10_001, 1000);
         },
     ];
-    for (n, end) in ends.into_iter().enumerate() {
+    // With room for the longest unit behind, so that it comes straight to the region, and without.
+    let cases = [10_000, 30_000]
+        .into_iter()
+        .flat_map(|len| ends.map(|end| (len, end)));
+    for (n, (len, end)) in cases.enumerate() {
         let mut world = World::new(feature::KNOWN, false);
-        let address = world.place(0, 10_000);
+        let address = world.place(0, len);
         world.segment(0, 1000);
         world.segment(1000, 1000);
         // Again, and in part.
@@ -286,6 +324,10 @@ fn what_does_not_continue_the_stream_ends_it() {
         world.has(address, 0, 3000);
         end(&mut world);
         world.turn();
+        if len == 30_000 && n % 7 == 3 {
+            // That one finds room.
+            continue;
+        }
         assert_eq!(world.placed(), 3000, "{n}");
         assert!(world.gone() >= 1, "{n}");
         world.segment(3000, 1000);
@@ -307,9 +349,9 @@ fn a_reset_ends_it_and_gives_all_back() {
     world.turn();
     world.nic.stop();
     assert_eq!(world.gone(), 1);
-    assert_eq!(world.card.stop(Queue::Receive).map(|_| ()), Some(()));
-    let before = world.placed();
-    assert_eq!(before, 1000);
+    assert!(!world.card.agreed.placement.is_idle());
+    world.card.stop(Queue::Receive).unwrap();
+    assert!(world.card.agreed.placement.is_idle());
 }
 
 /// A monitor goes on with another card at the same place. That knows of nothing, and says so.
