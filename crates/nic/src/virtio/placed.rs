@@ -6,10 +6,7 @@ use core::mem;
 
 use wireboot_wire::card::placement::{Ends, NOTE_LEN, Note};
 
-use crate::Fault;
 use crate::placer::LentMemory;
-
-const IMPOSSIBLE: Fault = Fault::Misbehaved("it placed payload where nothing was to be placed");
 
 /// Regions that the card may write to.
 #[derive(Default)]
@@ -23,7 +20,7 @@ struct Region {
     id: u32,
     ends: Ends,
     memory: Box<dyn LentMemory>,
-    /// Bytes from its beginning that frames were lent with.
+    /// Behind the last bytes that a frame was lent with.
     filled: usize,
 }
 
@@ -51,7 +48,7 @@ impl Placed {
     }
 
     /// The card has placed `len` bytes from byte `at` of region `id` on. Adds where they lie to `parts`, behind the first `count`. How many parts
-    /// there are then.
+    /// there are then; `None` where they lie in no region, or not any more: units may come late.
     pub(super) fn show<'a>(
         &'a self,
         id: u32,
@@ -59,32 +56,28 @@ impl Placed {
         len: usize,
         parts: &mut [&'a [u8]],
         mut count: usize,
-    ) -> Result<usize, &'static Fault> {
-        let first = self.regions.iter().position(|region| region.id == id);
-        let first = first.ok_or(&IMPOSSIBLE)?;
+    ) -> Option<usize> {
+        let first = self.regions.iter().position(|region| region.id == id)?;
         let mut following = self.regions.range(first..);
         let ends = following.clone().next().map(|region| region.ends);
         let (mut at, mut left) = (at, len);
         while left > 0 {
-            let next = following.find(|region| Some(region.ends) == ends);
-            let region = next
-                .filter(|region| region.filled == at)
-                .ok_or(&IMPOSSIBLE)?;
+            let region = following.find(|region| Some(region.ends) == ends)?;
             let end = at.saturating_add(left).min(region.memory.len());
             let bytes = region.memory.bytes(at..end);
             if bytes.is_empty() {
-                return Err(&IMPOSSIBLE);
+                return None;
             }
-            *parts.get_mut(count).ok_or(&IMPOSSIBLE)? = bytes;
+            *parts.get_mut(count)? = bytes;
             count += 1;
             left -= bytes.len();
             at = 0;
         }
-        Ok(count)
+        Some(count)
     }
 
     /// What [`Self::show`] has shown was seen: regions that are full are given back.
-    pub(super) fn seen(&mut self, id: u32, mut len: usize) {
+    pub(super) fn seen(&mut self, id: u32, mut at: usize, mut len: usize) {
         let first = self.regions.iter().position(|region| region.id == id);
         let Some(mut index) = first else { return };
         let ends = self.regions.get(index).map(|region| region.ends);
@@ -96,9 +89,10 @@ impl Placed {
                 continue;
             }
             let size = region.memory.len();
-            let count = len.min(size - region.filled);
-            region.filled += count;
+            let count = len.min(size.saturating_sub(at));
+            region.filled = region.filled.max(at + count);
             len -= count;
+            at = 0;
             if region.filled == size {
                 self.regions.remove(index);
             } else {
@@ -185,7 +179,7 @@ mod tests {
 
     fn shown(placed: &Placed, id: u32, at: usize, len: usize) -> Option<Vec<u8>> {
         let mut parts: [&[u8]; 3] = [b"h", &[], &[]];
-        let count = placed.show(id, at, len, &mut parts, 1).ok()?;
+        let count = placed.show(id, at, len, &mut parts, 1)?;
         Some(parts[1..count].concat())
     }
 
@@ -193,28 +187,46 @@ mod tests {
     fn a_connections_regions_follow_each_other() {
         let mut placed = placed();
         assert_eq!(shown(&placed, 1, 0, 4), Some((0..4).collect()));
-        placed.seen(1, 4);
+        placed.seen(1, 0, 4);
         assert_eq!(shown(&placed, 1, 4, 12), Some((4..16).collect()));
-        placed.seen(1, 12);
+        placed.seen(1, 4, 12);
         assert_eq!(shown(&placed, 3, 6, 4), Some((16..20).collect()));
         assert_eq!(shown(&placed, 2, 0, 10), Some((100..110).collect()));
         let ids: Vec<_> = placed.regions.iter().map(|region| region.id).collect();
         assert_eq!(ids, [2, 3]);
         assert_eq!(placed.last_of(&ends(1)), Some(3));
-        placed.seen(3, 4);
+        placed.seen(3, 6, 4);
         assert_eq!(placed.last_of(&ends(1)), None);
     }
 
     #[test]
-    fn what_was_not_lent_or_is_not_next_is_no_place() {
-        let mut placed = placed();
-        for (id, at, len) in [(4, 0, 1), (1, 1, 1), (1, 0, 21), (1, 10, 1), (2, 0, 11)] {
+    fn what_was_not_lent_is_no_place() {
+        let placed = placed();
+        for (id, at, len) in [
+            (0, 0, 1),
+            (4, 0, 1),
+            (1, 0, 21),
+            (1, 10, 1),
+            (1, 11, 1),
+            (1, usize::MAX, 1),
+            (2, 0, 11),
+            (2, 9, 2),
+        ] {
             assert_eq!(shown(&placed, id, at, len), None, "{id} {at} {len}");
         }
-        placed.seen(1, 4);
-        for (at, len) in [(0, 1), (3, 1), (5, 1), (4, 17)] {
-            assert_eq!(shown(&placed, 1, at, len), None, "{at} {len}");
-        }
+    }
+
+    #[test]
+    fn units_may_be_lost_and_come_late() {
+        let mut placed = placed();
+        assert_eq!(shown(&placed, 1, 6, 2), Some((6..8).collect()));
+        placed.seen(1, 6, 2);
+        assert_eq!(shown(&placed, 1, 4, 2), Some((4..6).collect()));
+        placed.seen(1, 4, 2);
+        assert_eq!(shown(&placed, 1, 8, 5), Some((8..13).collect()));
+        placed.seen(1, 8, 5);
+        assert_eq!(shown(&placed, 1, 0, 4), None);
+        assert_eq!(shown(&placed, 3, 1, 9), Some((11..20).collect()));
     }
 
     #[test]

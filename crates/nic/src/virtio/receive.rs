@@ -227,7 +227,11 @@ impl ReceiveQueue {
             Note::Ended { id } => self.placed.end(id),
             Note::Placed { id, at, len } => {
                 let (at, len) = (at as usize, len as usize);
-                count = self.placed.show(id, at, len, &mut parts, count)?;
+                let Some(shown) = self.placed.show(id, at, len, &mut parts, count) else {
+                    self.counters.receive_dropped += 1;
+                    return Ok(0);
+                };
+                count = shown;
             }
         }
         let parts = parts.get(..count).unwrap_or_default();
@@ -248,8 +252,8 @@ impl ReceiveQueue {
         } else {
             self.counters.receive_dropped += 1;
         }
-        if let Note::Placed { id, len, .. } = note {
-            self.placed.seen(id, len as usize);
+        if let Note::Placed { id, at, len } = note {
+            self.placed.seen(id, at as usize, len as usize);
         }
         Ok(good.into())
     }

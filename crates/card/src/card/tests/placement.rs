@@ -299,6 +299,7 @@ fn what_does_not_continue_the_stream_ends_it() {
             let mut unit = tcp(world.link(1), world.fields(3000, ACK), &stream(3000, 100));
             unit.push(0);
             world.unit(VOUCHED, unit);
+            world.turn();
             world.leave();
         },
         |world| world.leave(),
