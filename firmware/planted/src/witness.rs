@@ -26,8 +26,11 @@ const LONGEST_CONTENT: usize = 4096;
 /// More variables than any firmware has: whoever names them in a circle is left.
 const MOST_VARIABLES: usize = 1024;
 
-/// What is looked at, each as a sum of all that it has. `None` where the firmware does not show it.
-const PARTS: [(&CStr16, fn() -> Option<u64>); 7] = [
+/// A name, and a sum of all that it has. `None` where the firmware does not show it.
+type Part = (&'static CStr16, fn() -> Option<u64>);
+
+/// What is looked at.
+const PARTS: [Part; 7] = [
     (cstr16!(" boot services"), boot_services),
     (cstr16!(" runtime services"), runtime_services),
     (cstr16!(" console"), console),
