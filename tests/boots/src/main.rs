@@ -412,6 +412,7 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("doctor_cost", doctor::cost),
     ("doctor_planted", doctor::planted),
+    ("doctor_planted_stays", doctor::planted_stays),
     ("doctor_stopped", doctor::stopped),
     ("doctor_dma", doctor::dma),
     ("doctor_uncached_memory", doctor::uncached_memory),
