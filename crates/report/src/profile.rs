@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+use crate::trace::PacketWork;
+
 /// Samples of the BSP's position, taken while the firmware fetched a file by TFTP, again and again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -17,6 +19,9 @@ pub struct Profile {
     pub seconds: f64,
     /// The same without.
     pub plain_s: f64,
+    /// What taking samples costs of a packet's work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work: Option<PacketWork>,
     /// Samples asked for, a second.
     pub hertz: u32,
     /// Samples taken.
@@ -35,6 +40,10 @@ pub struct Profile {
 pub struct ProfiledImage {
     /// Its name in the firmware's volume, `MnpDxe`, or its file's GUID; empty for code that is in no image.
     pub name: String,
+    /// Where it lies in memory, and its length; 0 for code that is in no image.
+    pub address: u64,
+    /// See `address`.
+    pub bytes: u64,
     /// How often the BSP was there.
     pub samples: u64,
     /// How often with interrupts off.
@@ -50,6 +59,16 @@ impl Profile {
     /// How much longer it took with samples taken, as a part of the time without; `None` where that is not known.
     pub fn overhead(&self) -> Option<f64> {
         (self.plain_s > 0.0).then_some(self.seconds / self.plain_s - 1.0)
+    }
+
+    /// The image that has an address.
+    pub fn at(&self, address: u64) -> Option<&ProfiledImage> {
+        let mut images = self.images.iter();
+        images.find(|image| {
+            address
+                .checked_sub(image.address)
+                .is_some_and(|offset| offset < image.bytes)
+        })
     }
 
     /// A line for each image and whether interrupts were off, as programs that draw flame graphs read them: `firmware;MnpDxe 123`.
@@ -84,6 +103,7 @@ mod tests {
                     name: "Mnp; Dxe".into(),
                     samples: 6,
                     interrupts_off: 2,
+                    ..ProfiledImage::default()
                 },
                 ProfiledImage {
                     samples: 3,
@@ -97,6 +117,15 @@ mod tests {
             "firmware;Mnp__Dxe 4\nfirmware;Mnp__Dxe;interrupts_off 2\nfirmware;no_image 3\n"
         );
         assert!((profile.share(&profile.images[1]) - 1.0 / 3.0).abs() < 1e-9);
+        let mut placed = profile.clone();
+        placed.images[0].address = 0x1000;
+        placed.images[0].bytes = 0x10;
+        let name = |address| placed.at(address).map(|image| image.name.as_str());
+        assert_eq!(
+            (name(0x1000), name(0x100f)),
+            (Some("Mnp; Dxe"), Some("Mnp; Dxe"))
+        );
+        assert_eq!((name(0xfff), name(0x1010), name(0)), (None, None, None));
         assert_eq!(Profile::default().overhead(), None);
         let slowed = Profile {
             seconds: 3.0,

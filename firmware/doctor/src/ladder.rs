@@ -26,7 +26,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use core::net::{IpAddr, SocketAddr};
-use files::Serve;
+use files::{Serve, Whose};
 use frame::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use frames::{Frames, Size};
 use options::Options;
@@ -79,6 +79,8 @@ struct Sample {
     pub receivers: Option<usize>,
     /// What that busy time consisted of, where it was recorded.
     pub phases: Option<Phases>,
+    /// The least ticks that a packet took, on average of many in a row, where that was looked for.
+    pub least: Option<u64>,
 }
 
 impl Sample {
@@ -400,14 +402,14 @@ impl<'o> Bench<'o> {
         }
         self.packet_service();
         self.rung(Kind::Receive, "firmware's TFTP (PXE)", |bench| {
-            bench.by_base_code(&bench.options.small)
+            bench.by_base_code(Whose::Firmwares, &bench.options.small)
         });
         if self.server.is_ipv6() {
             // Its addresses of IPv6 are not ours to order.
             return;
         }
         self.rung(Kind::Receive, "firmware's HTTP", |bench| {
-            bench.by_http_protocol(&bench.options.small)
+            bench.by_http_protocol(Whose::Firmwares, &bench.options.small)
         });
     }
 
@@ -469,15 +471,15 @@ impl<'o> Bench<'o> {
     }
 
     /// A file by the EFI_PXE_BASE_CODE_PROTOCOL that the interface has now.
-    fn by_base_code(&self, file: &str) -> Result<Sample, Error> {
-        let (leases, clock) = (&self.leases, self.clock);
-        files::by_base_code(&self.interface, leases, self.server, file, clock)
+    fn by_base_code(&self, whose: Whose, file: &str) -> Result<Sample, Error> {
+        let interface = (&self.interface, whose);
+        files::by_base_code(interface, &self.leases, self.server, file, self.clock)
     }
 
     /// A file by the EFI_HTTP_PROTOCOL that the interface has now.
-    fn by_http_protocol(&self, file: &str) -> Result<Sample, Error> {
+    fn by_http_protocol(&self, whose: Whose, file: &str) -> Result<Sample, Error> {
         let url = self.url("http", file)?;
-        files::by_http_protocol(&self.interface, &url, self.clock)
+        files::by_http_protocol((&self.interface, whose), &url, self.clock)
     }
 
     /// The same by an engine on an AP, where there is one.

@@ -13,6 +13,7 @@ mod receivers;
 mod services;
 mod slow_time;
 mod slow_variables;
+mod witness;
 mod words;
 
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams};
@@ -23,13 +24,14 @@ use words::Words;
 /// Plants a fault.
 type Plant = fn() -> uefi::Result;
 
-/// All of them, by their words.
-const FAULTS: [(&str, Plant); 5] = [
+/// All of them, by their words, and a witness of what programs leave behind.
+const FAULTS: [(&str, Plant); 6] = [
     ("slow-time", slow_time::plant),
     ("slow-variables", slow_variables::plant),
     ("receivers", receivers::plant),
     ("debug-build", debug_build::plant),
     ("slow-console", console::plant),
+    ("witness", witness::plant),
 ];
 
 /// The driver: stays in memory when it succeeds.

@@ -23,7 +23,8 @@ pub trait BootPoints: Sync {
     fn exit_done(&self);
 }
 
-const READY_TO_BOOT: Guid = guid!("7ce88fb3-4bd7-4679-87a8-a8d8dee50d2b");
+/// `EFI_EVENT_GROUP_READY_TO_BOOT`.
+pub const READY_TO_BOOT: Guid = guid!("7ce88fb3-4bd7-4679-87a8-a8d8dee50d2b");
 
 type StartImage = unsafe extern "efiapi" fn(uefi_raw::Handle, *mut usize, *mut *mut u16) -> Status;
 type ExitBootServices = unsafe extern "efiapi" fn(uefi_raw::Handle, usize) -> Status;

@@ -40,7 +40,7 @@ type TransmitFn = unsafe extern "efiapi" fn(
     *const MacAddress,
     *const u16,
 ) -> Status;
-type ReceiveFn = unsafe extern "efiapi" fn(
+pub(crate) type ReceiveFn = unsafe extern "efiapi" fn(
     *const SimpleNetworkProtocol,
     *mut usize,
     *mut usize,

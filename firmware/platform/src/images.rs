@@ -55,7 +55,9 @@ impl Images {
         )
     }
 
-    fn of(mut images: Vec<Image>) -> Self {
+    /// Of these.
+    #[must_use]
+    pub fn of(mut images: Vec<Image>) -> Self {
         images.sort_unstable_by_key(|image| image.base);
         Self(images)
     }

@@ -6,9 +6,11 @@
 mod entries;
 mod record;
 mod services;
+mod work;
 
 pub use record::Site;
 pub use services::{RECEIVE, TRANSMIT};
+pub use work::{PacketWork, Worked};
 
 use crate::claim::pci::Candidate;
 use crate::firmware_net::{handle_with, open};
@@ -16,11 +18,12 @@ use crate::shim::{self, Shim};
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
-use entries::{ENTRIES, Function, ORIGINALS, RECORD, TIMED};
+use entries::{Function, ORIGINALS, RECORD, TIMED, entries};
 use services::{ALL, Table};
 use uefi::boot::OpenProtocolAttributes;
 use uefi::proto::network::snp::SimpleNetwork;
 use uefi::{Identify, Status};
+use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use uefi_raw::table::Header;
 
 /// Why nothing is looked at.
@@ -63,6 +66,19 @@ impl Site {
     }
 }
 
+/// Where the card's `EFI_SIMPLE_NETWORK_PROTOCOL` is.
+fn simple_network(card: &Candidate) -> uefi::Result<NonNull<SimpleNetworkProtocol>> {
+    let interface = handle_with(card, &SimpleNetwork::GUID, |_| true)?;
+    // SAFETY: only its address is used, while the firmware's drivers stay connected.
+    let snp = unsafe {
+        open::<SimpleNetwork>(interface, OpenProtocolAttributes::GetProtocol)?
+            .get_mut()
+            .map(core::ptr::from_mut)
+    };
+    let snp = snp.and_then(NonNull::new).map(NonNull::cast);
+    snp.ok_or_else(|| Status::UNSUPPORTED.into())
+}
+
 /// Where the tables are.
 struct Places {
     boot: NonNull<Header>,
@@ -82,18 +98,11 @@ impl Places {
         let system = uefi::table::system_table_raw().ok_or(Status::UNSUPPORTED)?;
         // SAFETY: the system table is live, as boot services run.
         let system = unsafe { system.as_ref() };
-        let interface = handle_with(card, &SimpleNetwork::GUID, |_| true)?;
-        // SAFETY: only its address is used, while the firmware's drivers stay connected.
-        let snp = unsafe {
-            open::<SimpleNetwork>(interface, OpenProtocolAttributes::GetProtocol)?
-                .get_mut()
-                .map(core::ptr::from_mut)
-        };
         Ok(Self {
             boot: some(system.boot_services)?,
             runtime: some(system.runtime_services)?,
             card: card.io()?.cast(),
-            snp: some(snp.unwrap_or(core::ptr::null_mut()))?,
+            snp: simple_network(card)?.cast(),
             input: some(system.stdin)?,
             output: some(system.stdout)?,
         })
@@ -125,14 +134,14 @@ impl Tracer {
         let mut tracer = Self {
             shims: Vec::with_capacity(ALL.len()),
         };
-        for ((service, entry), original) in ALL.iter().zip(ENTRIES).zip(&ORIGINALS) {
+        for ((service, entry), original) in ALL.iter().zip(entries(timed)).zip(&ORIGINALS) {
             let (table, has_header) = places.of(service.table);
             // SAFETY: the tables are live while boot services run, and the card's protocols while its drivers are connected. The offset is
             // the member's; an entry goes on to the original with the caller's arguments.
             let shim = unsafe {
                 let member = table.byte_add(service.offset).cast::<Function>();
                 let header = has_header.then_some(table);
-                shim::replace(member, header, entry as Function, original)?
+                shim::replace(member, header, entry, original)?
             };
             tracer.shims.push(shim);
         }

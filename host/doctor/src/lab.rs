@@ -3,6 +3,7 @@
 pub(crate) mod gains;
 mod hardware;
 mod inside;
+mod outside;
 mod planted;
 mod site;
 mod words;
@@ -26,7 +27,7 @@ use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_report::Report;
 
 pub use hardware::Hardware;
-pub use inside::{Examination, examine as examine_inside};
+pub use inside::{Examination, examine as examine_inside, examine_sampled};
 pub use site::{Fault, IPERF3};
 
 use crate::output::OutputArgs;
@@ -214,7 +215,8 @@ fn watch(lab: &Lab, trial: &Trial<'_>, until: &str, capture: &Path) -> Result<Wa
     trial.hardware.build(&mut machine)?;
     machine.pxe_only(Some(trial.ip));
     Site::prepare(trial.faults, &mut machine);
-    planted::plant(lab, trial.faults, trial.planted, &mut machine)?;
+    let planted = planted::words(trial.faults);
+    planted::plant(lab, planted, trial.planted, &mut machine)?;
     site.check()?;
     let mut running = machine.start(lab, "doctor", |_| {})?;
     let disturbed = Site::disturb(trial.faults, &mut running)?;

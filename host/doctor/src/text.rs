@@ -188,13 +188,17 @@ const LEAST_SHARE: f64 = 0.005;
 fn profile(out: &mut String, profile: &Profile) {
     let percent =
         |part: u64, whole: u64| format!("{:.1} %", part as f64 * 100.0 / (whole as f64).max(1.0));
-    let cost = profile.overhead().map_or_else(String::new, |part| {
+    let mut cost = profile.overhead().map_or_else(String::new, |part| {
         format!(
             "; looking cost {:.1} % of {:.2} s",
             part * 100.0,
             profile.plain_s
         )
     });
+    let of_work = profile.work.and_then(|work| work.overhead());
+    if let Some(part) = of_work {
+        cost.push_str(&format!("; {:.1} % of a packet's work", part * 100.0));
+    }
     let heading = format!(
         "The processor while the firmware fetched {} by TFTP, {} times: {} samples, {} of them with interrupts off, {} missed{cost}",
         profile.file,
@@ -498,6 +502,7 @@ pub(crate) fn kind_name(kind: PhaseKind) -> &'static str {
 mod tests {
     use super::*;
     use wireboot_report::network::{Dhcp, Dhcpv6, Lacp, Neighbour, Offer, SpanningTree};
+    use wireboot_report::trace::PacketWork;
     use wireboot_report::{ProfiledImage, RoundTrip};
 
     #[test]
@@ -597,6 +602,7 @@ mod tests {
             name: name.to_owned(),
             samples,
             interrupts_off,
+            ..ProfiledImage::default()
         };
         let report = Report {
             profile: Some(Profile {
@@ -604,6 +610,10 @@ mod tests {
                 turns: 4,
                 seconds: 0.51,
                 plain_s: 0.5,
+                work: Some(PacketWork {
+                    plain: 1000,
+                    looked: 1021,
+                }),
                 hertz: 1000,
                 samples: 2000,
                 interrupts_off: 500,
@@ -629,6 +639,10 @@ mod tests {
         assert!(line("Rare").is_none(), "{text}");
         assert!(
             text.replace('\n', " ").contains("25.0 % of them with"),
+            "{text}"
+        );
+        assert!(
+            text.replace('\n', " ").contains("2.1 % of a packet's work"),
             "{text}"
         );
         assert!(

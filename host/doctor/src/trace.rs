@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use wireboot_report::Trace;
-use wireboot_report::trace::Traced;
+use wireboot_report::trace::{PacketWork, Traced};
 
 use crate::escaped::escaped;
 
@@ -66,10 +66,23 @@ fn looking(trace: &Trace) -> Option<String> {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| {
         let rounds = looking.plain_s.len();
-        format!(
+        let mut text = format!(
             "looking costs: {} of the transfer, the fastest of {rounds} runs each",
             parts.join(", ")
-        )
+        );
+        let of_work = |name: &str, work: Option<PacketWork>| {
+            let part = work?.overhead()?;
+            Some(format!("{name} {:+.1} %", part * 100.0))
+        };
+        let parts = [
+            of_work("counting", looking.counting_work),
+            of_work("timing", looking.timing_work),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if !parts.is_empty() {
+            text.push_str(&format!("; {} of a packet's work", parts.join(", ")));
+        }
+        text
     })
 }
 
@@ -228,6 +241,11 @@ mod tests {
                 plain_s: vec![0.40, 0.5],
                 counted_s: vec![0.41],
                 timed_s: vec![0.44],
+                counting_work: None,
+                timing_work: Some(PacketWork {
+                    plain: 1000,
+                    looked: 1234,
+                }),
             }),
         });
         report
@@ -243,7 +261,7 @@ mod tests {
         for word in [
             "time of day 1.00, keyboard 0.00, doorbells 1.25",
             "variables read 0, written 0",
-            "counting +2 %, timing +10 % of the transfer, the fastest of 2 runs each",
+            "counting +2 %, timing +10 % of the transfer, the fastest of 2 runs each; timing +23.4 % of a packet's work",
             "7 calls had no room",
             "PciIo.Io.Write 2563 1.25 65.3 33.5 VirtioPciDeviceDxe",
         ] {

@@ -8,7 +8,10 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, bail, ensure};
 use fatfs::{Dir, FileSystem, FsOptions};
-use wireboot_doctor::lab::{Examination, Fault, Hardware, Trial, boot, examine_inside};
+use regex::Regex;
+use wireboot_doctor::lab::{
+    Examination, Fault, Hardware, Trial, boot, examine_inside, examine_sampled,
+};
 use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
 use wireboot_lab::embed;
@@ -16,10 +19,10 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::SERVER6;
 use wireboot_lab::qemu::Machine;
-use wireboot_report::Report;
 use wireboot_report::memory::{CARDS, ORDINARY};
 use wireboot_report::network::Outcome;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
+use wireboot_report::{ProfiledImage, Report};
 
 use crate::scene::{Scene, callers_program, doctor_program, expect, planted_program};
 
@@ -317,6 +320,79 @@ pub(crate) fn calls_and_samples(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// How far the part of an image may be from what QEMU sees, where each side has some thousand samples.
+const SHARES_DIFFER: f64 = 0.05;
+/// The fewest that tell.
+const FEWEST: usize = 1000;
+
+/// The images in which doctor.efi finds the processor are those in which QEMU sees it, as often.
+pub(crate) fn profile_as_qemu_sees_it(lab: &Lab) -> Result<()> {
+    let trial = Trial {
+        accelerator: accel::best(lab, false)?,
+        ip: IpVersion::V4,
+        faults: &[],
+        wireboot: None,
+        planted: None,
+        hardware: &Hardware::default(),
+        longest: LONGEST,
+    };
+    let program = doctor_program()?;
+    let examination = Examination {
+        program: &program,
+        words: "profile file=linux",
+        counts_instructions: false,
+        goes_on: false,
+    };
+    let capture = lab.scratch().join(OUTSIDE);
+    // Before that the firmware waits for offers, and not for a file.
+    let begin = Regex::new(", turn 1")?;
+    let (report, positions) = examine_sampled(lab, &trial, examination, &capture, &begin)?;
+    println!("{}", shown(&report));
+    let profile = report.profile.as_ref().context("no samples")?;
+    let nameless = profile.images.iter().filter(|one| one.name.is_empty());
+    let nameless: u64 = nameless.map(|one| one.samples).sum();
+    ensure!(
+        nameless * 100 <= profile.samples * 3,
+        "{nameless} of {} samples have no name",
+        profile.samples
+    );
+    // Between two turns doctor.efi itself waits for its AP: QEMU sees that, and no sample is taken then.
+    let firmwares = |one: &&ProfiledImage| !one.name.is_empty() && one.name != "BOOTX64.EFI";
+    let seen = positions.iter().filter_map(|at| profile.at(*at));
+    let seen: Vec<_> = seen.filter(firmwares).collect();
+    let in_images = seen.len();
+    let images = || profile.images.iter().filter(firmwares);
+    let inside: u64 = images().map(|one| one.samples).sum();
+    println!(
+        "{} looks by QEMU, {in_images} of them in the firmware's images in which doctor.efi found the processor {inside} times",
+        positions.len()
+    );
+    ensure!(
+        in_images >= FEWEST && inside >= FEWEST as u64,
+        "too few samples"
+    );
+    let mut differ = Vec::new();
+    for image in images() {
+        let by_qemu = seen.iter().filter(|one| **one == image).count();
+        let share = image.samples as f64 / inside as f64;
+        let by_qemu = by_qemu as f64 / in_images as f64;
+        println!(
+            "{:<24} {:5.1} % {:5.1} %",
+            image.name,
+            share * 100.0,
+            by_qemu * 100.0
+        );
+        if (share - by_qemu).abs() >= SHARES_DIFFER {
+            differ.push(image.name.as_str());
+        }
+    }
+    ensure!(
+        differ.is_empty(),
+        "{differ:?}: QEMU sees the processor there more or less often"
+    );
+    Ok(())
+}
+
 /// Services that OVMF with a virtio-net card has.
 const SERVICES: [&str; 26] = [
     "GetVariable",
@@ -426,6 +502,13 @@ pub(crate) fn planted(lab: &Lab) -> Result<()> {
         "{build:?}"
     );
     Ok(())
+}
+
+/// What others have replaced before stays theirs: the firmware is as doctor.efi found it, and boots.
+pub(crate) fn planted_stays(lab: &Lab) -> Result<()> {
+    let faults = [Fault::SlowTime, Fault::SlowVariables, Fault::Receivers];
+    let report = inside(lab, &faults, "check trace rounds=1", true)?;
+    findings(&report, &["time-per-packet", "receivers"]).map(drop)
 }
 
 /// Somebody stops the machine again and again.

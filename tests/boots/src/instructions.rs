@@ -39,8 +39,10 @@ const SERVICES: [&str; 7] = [
 ];
 
 /// Rungs whose packets are compared. The driver's alone differs most by how many come at once, and HTTP's over it by how many the device puts together; over
-/// the firmware's driver neither does. The firmware's TFTP and HTTP are not timed apart from waiting for the network.
-const RUNGS: [&str; 5] = [
+/// the firmware's driver neither does.
+const RUNGS: [&str; 7] = [
+    "firmware's TFTP (PXE)",
+    "firmware's HTTP",
     "MNP",
     "MNP without IP",
     "MNP without IP and ARP",
@@ -82,7 +84,7 @@ pub(crate) fn of_services(lab: &Lab) -> Result<()> {
     compare("services", rows.collect())
 }
 
-/// A packet of the firmware's packet service, and of our engine over our driver.
+/// A packet of the firmware's packet service, of its TFTP and HTTP, and of our engine over our driver.
 pub(crate) fn of_packets(lab: &Lab) -> Result<()> {
     let mut least = BTreeMap::new();
     for _ in 1..BOOTS {
@@ -97,7 +99,7 @@ pub(crate) fn of_packets(lab: &Lab) -> Result<()> {
 
 /// The least of each row so far: on a busy host fewer packets come at once, and each bears more of what a burst takes.
 fn measure_packets(lab: &Lab, least: &mut BTreeMap<String, u64>) -> Result<()> {
-    let ladder = counted_ladder(lab, "only=MNP,copied,one")?;
+    let ladder = counted_ladder(lab, "only=MNP,copied,one,firmware")?;
     let rows = per_packet(&ladder).into_iter();
     for (rung, count) in rows.filter(|(rung, _)| RUNGS.contains(&rung.as_str())) {
         let known = least.entry(rung).or_insert(count);
@@ -127,7 +129,10 @@ pub(crate) fn counted_ladder(lab: &Lab, more: &str) -> Result<Ladder> {
 pub(crate) fn per_packet(ladder: &Ladder) -> BTreeMap<String, u64> {
     let rungs = ladder.of(Kind::Receive);
     let rows = rungs.filter_map(|rung| {
-        let each = rung.sample.busy.checked_div(rung.sample.packets)?;
+        let sample = &rung.sample;
+        let each = sample
+            .least
+            .or_else(|| sample.busy.checked_div(sample.packets))?;
         let each = each / u64::from(TICKS_PER_INSTRUCTION);
         (each > 0).then(|| (rung.name.clone(), each))
     });

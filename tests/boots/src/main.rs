@@ -410,8 +410,13 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_over_ipv6", doctor::over_ipv6),
     ("doctor_calls_and_samples", doctor::calls_and_samples),
+    (
+        "doctor_profile_as_qemu_sees_it",
+        doctor::profile_as_qemu_sees_it,
+    ),
     ("doctor_cost", doctor::cost),
     ("doctor_planted", doctor::planted),
+    ("doctor_planted_stays", doctor::planted_stays),
     ("doctor_stopped", doctor::stopped),
     ("doctor_dma", doctor::dma),
     ("doctor_uncached_memory", doctor::uncached_memory),

@@ -1,6 +1,6 @@
 //! Where the BSP is while the firmware fetches a file by TFTP: an AP asks it, so many times a second.
 
-use super::stock::{first, median, named, quick_enough, seconds};
+use super::stock::{cost_of_looking, counted, first, median, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
 use alloc::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let (clock, hertz) = (examination.clock, examination.options.hertz);
     // Whoever cannot sample needs no file.
     drop(Profiler::start(u64::from(hertz), clock)?);
-    let (_, boot) = first(examination)?;
+    let (card, boot) = first(examination)?;
     let images = Images::read();
     console::progress("the firmware boots over its network; nothing is started");
     boot.load()
@@ -51,17 +51,22 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     };
     let mut positions: Vec<Position> = Vec::new();
     let (mut plain, mut looked) = (Vec::new(), Vec::new());
+    let (mut plain_work, mut looked_work) = (Vec::new(), Vec::new());
     let begun = clock.micros();
     while profile.turns < MOST_TURNS
         && (profile.turns == 0 || clock.micros() - begun < TURNS && positions.len() < ENOUGH)
     {
         profile.turns += 1;
         console::progress(&format!("{file}, turn {}", profile.turns));
-        let plain_s = read()?;
+        let (plain_s, least) = counted(&card, &mut read);
+        let plain_s = plain_s?;
         quick_enough(&file, plain_s)?;
         plain.push(plain_s);
+        plain_work.extend(least);
         let profiler = Profiler::start(u64::from(hertz), clock)?;
-        looked.push(read()?);
+        let (looked_s, least) = counted(&card, &mut read);
+        looked.push(looked_s?);
+        looked_work.extend(least);
         let taken = profiler.stop();
         profile.missed += taken.missed + taken.lost;
         positions.extend(taken.positions);
@@ -71,33 +76,31 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     }
     profile.plain_s = median(plain).unwrap_or_default();
     profile.seconds = median(looked).unwrap_or_default();
+    profile.work = cost_of_looking(&plain_work, &looked_work);
     profile.samples = positions.len() as u64;
-    profile.images = shares(&positions, |address| {
-        images.at(address).map(|(_, image)| image.name.as_str())
-    });
+    profile.images = shares(&positions, &images);
     profile.interrupts_off = profile.images.iter().map(|one| one.interrupts_off).sum();
     examination.report.profile = Some(profile);
     Ok(())
 }
 
 /// How many samples each image has, the most first. Code that is in none is one, without a name.
-fn shares<'i>(positions: &[Position], name: impl Fn(u64) -> Option<&'i str>) -> Vec<ProfiledImage> {
-    let mut images: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+fn shares(positions: &[Position], images: &Images) -> Vec<ProfiledImage> {
+    let mut profiled: BTreeMap<u64, ProfiledImage> = BTreeMap::new();
     for position in positions {
-        let image = images
-            .entry(name(position.address).unwrap_or_default())
-            .or_default();
-        image.0 += 1;
-        image.1 += u64::from(position.interrupts_off());
+        let image = images.at(position.address).map(|(_, image)| image);
+        let found = profiled
+            .entry(image.map_or(0, |image| image.base))
+            .or_insert_with(|| ProfiledImage {
+                name: image.map_or_else(String::new, |image| image.name.clone()),
+                address: image.map_or(0, |image| image.base),
+                bytes: image.map_or(0, |image| image.bytes),
+                ..ProfiledImage::default()
+            });
+        found.samples += 1;
+        found.interrupts_off += u64::from(position.interrupts_off());
     }
-    let mut images: Vec<ProfiledImage> = images
-        .into_iter()
-        .map(|(name, (samples, interrupts_off))| ProfiledImage {
-            name: String::from(name),
-            samples,
-            interrupts_off,
-        })
-        .collect();
+    let mut images: Vec<ProfiledImage> = profiled.into_values().collect();
     few::sort(&mut images, |one, other| one.samples > other.samples);
     images
 }
@@ -105,6 +108,7 @@ fn shares<'i>(positions: &[Position], name: impl Fn(u64) -> Option<&'i str>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wireboot_platform::images::Image;
 
     #[test]
     fn each_sample_is_counted_where_it_was_found() {
@@ -116,15 +120,25 @@ mod tests {
             at(12, true),
             at(99, false),
         ];
-        let images = shares(&positions, |address| match address {
-            10..20 => Some("MnpDxe"),
-            20..30 => Some("DxeCore"),
-            _ => None,
-        });
-        let counted: Vec<_> = images
+        let image = |name: &str, base| Image {
+            name: String::from(name),
+            base,
+            bytes: 10,
+        };
+        let images = Images::of(Vec::from([image("MnpDxe", 10), image("DxeCore", 20)]));
+        let profiled = shares(&positions, &images);
+        let counted: Vec<_> = profiled
             .iter()
-            .map(|one| (one.name.as_str(), one.samples, one.interrupts_off))
+            .map(|one| {
+                (
+                    one.name.as_str(),
+                    one.address,
+                    one.samples,
+                    one.interrupts_off,
+                )
+            })
             .collect();
-        assert_eq!(counted, [("MnpDxe", 3, 1), ("", 1, 1), ("DxeCore", 1, 0)]);
+        let expected = [("MnpDxe", 10, 3, 1), ("", 0, 1, 1), ("DxeCore", 20, 1, 0)];
+        assert_eq!(counted, expected);
     }
 }

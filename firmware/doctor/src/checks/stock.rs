@@ -13,6 +13,8 @@ use wireboot_net::few;
 use wireboot_platform::claim::pci::{self, Candidate};
 use wireboot_platform::firmware_net::NetworkBoot;
 use wireboot_platform::pxe::Cached;
+use wireboot_platform::trace::PacketWork;
+use wireboot_report::trace::PacketWork as Work;
 
 /// The card that we came by, else the first whose firmware offers a network boot.
 pub(super) fn first(examination: &Examination<'_>) -> Result<(Candidate, NetworkBoot), Error> {
@@ -47,6 +49,23 @@ pub(super) fn cards(origin: &Origin) -> impl Iterator<Item = Candidate> {
         None => pci::functions(),
     };
     cards.into_iter().filter(Candidate::is_network)
+}
+
+/// What `work` gives, and what a packet cost the firmware meanwhile at the least, in ticks; `None` where that cannot be counted.
+pub(super) fn counted<T>(card: &Candidate, work: impl FnOnce() -> T) -> (T, Option<u64>) {
+    let counter = PacketWork::start(card).ok();
+    let given = work();
+    let worked = counter.map(PacketWork::finish);
+    (given, worked.and_then(|worked| worked.least))
+}
+
+/// What looking costs of a packet's work: the least of all turns, with and without.
+pub(super) fn cost_of_looking(plain: &[u64], looked: &[u64]) -> Option<Work> {
+    let least = |turns: &[u64]| turns.iter().copied().min();
+    Some(Work {
+        plain: least(plain)?,
+        looked: least(looked)?,
+    })
 }
 
 /// The server and the file that the firmware was told to boot.

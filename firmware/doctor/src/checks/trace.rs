@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::stock::{first, named, quick_enough, seconds};
+use super::stock::{cost_of_looking, counted, first, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
 use crate::options::Trace as Mode;
@@ -140,6 +140,7 @@ impl Watch<'_> {
         }
         let best = if timed { Turn::Timed } else { Turn::Counted };
         let mut took: Vec<(Turn, f64)> = Vec::new();
+        let mut work: Vec<(Turn, u64)> = Vec::new();
         let mut fastest: Option<Traced> = None;
         let begun = self.clock.micros();
         let mut done = 0;
@@ -149,14 +150,20 @@ impl Watch<'_> {
             for turn in &turns {
                 if *turn == Turn::Plain {
                     let start = self.clock.micros();
-                    read().map_err(refused("a file by the firmware's TFTP"))?;
+                    let (came, least) = counted(self.card, &mut read);
+                    came.map_err(refused("a file by the firmware's TFTP"))?;
                     let took_s = seconds(self.clock.micros() - start);
                     quick_enough(file, took_s)?;
                     took.push((*turn, took_s));
+                    work.extend(least.map(|least| (*turn, least)));
                     continue;
                 }
-                let (bytes, mut traced) = self.run(*turn == Turn::Timed, &mut read)?;
+                // The tracer is before the counter: what it takes itself counts, too.
+                let look = || self.run(*turn == Turn::Timed, &mut read);
+                let (looked, least) = counted(self.card, look);
+                let (bytes, mut traced) = looked?;
                 took.push((*turn, traced.took_s));
+                work.extend(least.map(|least| (*turn, least)));
                 if *turn == best
                     && fastest
                         .as_ref()
@@ -174,10 +181,17 @@ impl Watch<'_> {
             let runs = took.iter().filter(|(own, _)| *own == turn);
             runs.map(|(_, seconds)| *seconds).collect()
         };
+        let work_of = |turn| -> Vec<u64> {
+            let runs = work.iter().filter(|(own, _)| *own == turn);
+            runs.map(|(_, ticks)| *ticks).collect()
+        };
+        let cost = |turn| cost_of_looking(&work_of(Turn::Plain), &work_of(turn));
         let looking = Looking {
             plain_s: of(Turn::Plain),
             counted_s: of(Turn::Counted),
             timed_s: of(Turn::Timed),
+            counting_work: cost(Turn::Counted),
+            timing_work: cost(Turn::Timed),
         };
         Ok((fastest, looking))
     }

@@ -12,6 +12,7 @@ use wireboot_nic::{Fault, Nic};
 use wireboot_platform::claim::pci::Candidate;
 use wireboot_platform::firmware_net::{Http, Pxe};
 use wireboot_platform::memory;
+use wireboot_platform::trace::PacketWork;
 use wireboot_platform::{Clock, random};
 
 /// Commands and events under way at most.
@@ -36,18 +37,43 @@ pub(crate) fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Err
     address.ok_or(Error::NoAddress(server))
 }
 
-/// A file of so many bytes by a protocol, since `begin`.
-fn sample(bytes: u64, begin: u64, clock: Clock) -> Sample {
-    Sample {
+/// Whose network is above an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The firmware's, over the firmware's driver: its work is counted there.
+    Firmwares,
+    /// wireboot's.
+    Ours,
+}
+
+/// A file by a protocol of the interface's.
+fn by_protocol(
+    interface: &Candidate,
+    whose: Whose,
+    clock: Clock,
+    read: impl FnOnce() -> Result<u64, Error>,
+) -> Result<Sample, Error> {
+    let work = match whose {
+        Whose::Firmwares => Some(PacketWork::start(interface)?),
+        Whose::Ours => None,
+    };
+    let begin = clock.micros();
+    let bytes = read()?;
+    let micros = clock.micros() - begin;
+    let worked = work.map(PacketWork::finish).unwrap_or_default();
+    Ok(Sample {
+        packets: worked.frames,
         bytes,
-        micros: clock.micros() - begin,
+        micros,
+        busy: worked.ticks,
+        least: worked.least,
         ..Sample::default()
-    }
+    })
 }
 
 /// TFTP by the PXE base code, the firmware's or ours.
 pub(crate) fn by_base_code(
-    interface: &Candidate,
+    (interface, whose): (&Candidate, Whose),
     leases: &Leases,
     server: IpAddr,
     file: &str,
@@ -58,26 +84,24 @@ pub(crate) fn by_base_code(
     let mut pxe = Pxe::open(interface, station, mask.map(IpAddr::V4))
         .map_err(refused("PXE on this interface"))?;
     let (mut room, _) = memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
-    let begin = clock.micros();
-    let bytes = pxe
-        .read(server, file, room.rest_mut(0))
-        .map_err(refused("the file by the base code's TFTP"))?;
-    Ok(sample(bytes, begin, clock))
+    by_protocol(interface, whose, clock, || {
+        let read = pxe.read(server, file, room.rest_mut(0));
+        read.map_err(refused("the file by the base code's TFTP"))
+    })
 }
 
 /// HTTP by its protocol, the firmware's or ours. The firmware's obtains an address first, which is not counted.
 pub(crate) fn by_http_protocol(
-    interface: &Candidate,
+    (interface, whose): (&Candidate, Whose),
     url: &Url,
     clock: Clock,
 ) -> Result<Sample, Error> {
     let mut http = Http::open(interface).map_err(refused("HTTP on this interface"))?;
     let (mut room, _) = memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
-    let begin = clock.micros();
-    let bytes = http
-        .read(url.as_str(), room.rest_mut(0))
-        .map_err(refused("the file by the HTTP protocol"))?;
-    Ok(sample(bytes, begin, clock))
+    by_protocol(interface, whose, clock, || {
+        let read = http.read(url.as_str(), room.rest_mut(0));
+        read.map_err(refused("the file by the HTTP protocol"))
+    })
 }
 
 /// Ours, as a boot has it, with the time that the BSP did not idle.

@@ -1,5 +1,6 @@
 //! The rungs of our protocols: what a boot loader gets over wireboot's network, by its calls.
 
+use super::files::Whose;
 use super::table::Kind;
 use super::wire::Driver;
 use super::{Bench, network};
@@ -32,11 +33,11 @@ impl Bench<'_> {
         let path = boot::path(&network, self.origin, &url, over).ok_or(BootError::Nothing)?;
         let offered = loader::offer(network, self.origin, &url, &path, true)?;
         self.rung(Kind::Receive, BASE_CODE, |bench| {
-            bench.by_base_code(&bench.options.file)
+            bench.by_base_code(Whose::Ours, &bench.options.file)
         });
         if self.server.is_ipv4() {
             self.rung(Kind::Receive, HTTP, |bench| {
-                bench.by_http_protocol(&bench.options.file)
+                bench.by_http_protocol(Whose::Ours, &bench.options.file)
             });
         }
         if self.options.wants(SNP) {

@@ -206,13 +206,18 @@ fn rung_json(rung: &Rung) -> String {
                 waited,
                 receivers,
                 phases,
+                least,
             } = sample;
-            let receivers = receivers.map_or_else(|| "null".to_string(), |count| count.to_string());
+            let number = |value: Option<u64>| {
+                value.map_or_else(|| "null".to_string(), |value| value.to_string())
+            };
+            let receivers = number(receivers.map(|count| count as u64));
+            let least = number(*least);
             let phases = phases.map_or_else(|| "null".to_string(), |phases| phases.json());
             format!(
                 "{{\"packets\":{packets},\"bytes\":{bytes},\"micros\":{micros},\"busy\":{busy},\"work\":{work},\
                  \"sent\":{sent},\"lost\":{lost},\"waited\":{waited},\"receivers\":{receivers},\
-                 \"phases\":{phases}}}"
+                 \"phases\":{phases},\"least\":{least}}}"
             )
         })
         .collect();

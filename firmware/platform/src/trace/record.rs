@@ -3,16 +3,26 @@
 //! The timer's interrupt may come at any place here and call services itself. Such calls have ended when the interrupted one goes on: what it
 //! finds is as it was, but for sites that are new.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// Places that call services, each with a service of its own. A network boot of OVMF's has some hundreds.
-const SITES: usize = 2048;
+pub(super) const SITES: usize = 2048;
 /// Looks for a site's entry at most.
 const PROBES: usize = 32;
 /// Calls within each other at most.
 const DEPTH: usize = 64;
 /// Bits of a key that are the service's number.
-const SERVICE_BITS: u32 = 8;
+pub(super) const SERVICE_BITS: u32 = 8;
+/// Fibonacci hashing: the upper bits of a product with it are mixed best.
+pub(super) const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Where code that is no Rust finds the entries of a record, an entry's key and its calls; and the size of an entry, as a power of two.
+pub(super) const ENTRIES: usize = offset_of!(Record, entries);
+pub(super) const KEY: usize = offset_of!(Entry, key);
+pub(super) const CALLS: usize = offset_of!(Entry, calls);
+pub(super) const ENTRY_BITS: u32 = size_of::<Entry>().ilog2();
+const _: () = assert!(size_of::<Entry>().is_power_of_two() && SITES.is_power_of_two());
 
 /// A place that calls a service.
 struct Entry {
@@ -121,8 +131,7 @@ impl Record {
     #[inline]
     fn entry(&self, service: usize, caller: usize) -> Option<(usize, &Entry)> {
         let key = (caller as u64) << SERVICE_BITS | service as u64;
-        // Fibonacci hashing; the upper bits are mixed best.
-        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        let first = (key.wrapping_mul(MIX) >> 32) as usize;
         for probe in 0..PROBES {
             let place = (first + probe) % SITES;
             let entry = self.entries.get(place)?;

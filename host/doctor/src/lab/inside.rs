@@ -3,19 +3,21 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use regex::Regex;
 use wireboot_lab::capture::Capture;
+use wireboot_lab::console::Seen;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::qemu::{Disk, Machine};
+use wireboot_lab::qemu::{Disk, Machine, RunningMachine};
 use wireboot_report::Report;
 
 use super::site::Site;
 use super::words::STANDARD;
-use super::{CAPTURED, STARTED, Trial, planted};
+use super::{CAPTURED, STARTED, Trial, outside, planted};
 
 /// What is to be examined from inside.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,8 @@ pub struct Examination<'a> {
     pub words: &'a str,
     /// Instructions count instead of time: see [`Machine::counts_instructions`].
     pub counts_instructions: bool,
-    /// The machine goes on to its next boot option afterwards, PXE, until it starts what that has loaded.
+    /// The machine goes on to its next boot option afterwards, PXE, until it starts what that has loaded. Before that, the driver of
+    /// [`Trial::planted`] has to find the firmware as it was before the examination.
     pub goes_on: bool,
 }
 
@@ -42,6 +45,43 @@ pub fn examine(
     capture: &Path,
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<Report> {
+    let wait = |running: &mut RunningMachine, end: &Regex| {
+        let seen = running.console.wait_for(end, trial.longest)?;
+        Ok((seen, ()))
+    };
+    let (report, ()) = run(lab, trial, examination, capture, watch, wait)?;
+    Ok(report)
+}
+
+/// The same, and where the BSP (bootstrap processor) was, by QEMU's own word, from the first text on the console for which `begin` matches.
+///
+/// # Errors
+/// The same, and when that text does not come.
+pub fn examine_sampled(
+    lab: &Lab,
+    trial: &Trial<'_>,
+    examination: Examination<'_>,
+    capture: &Path,
+    begin: &Regex,
+) -> Result<(Report, Vec<u64>)> {
+    let wait = |running: &mut RunningMachine, end: &Regex| {
+        running.console.wait_for(begin, trial.longest)?;
+        let positions = outside::positions(running, end, trial.longest)?;
+        let seen = running.console.wait_for(end, Duration::ZERO)?;
+        Ok((seen, positions))
+    };
+    run(lab, trial, examination, capture, |_| {}, wait)
+}
+
+/// Boots, and has `wait` wait for the examination's end.
+fn run<T>(
+    lab: &Lab,
+    trial: &Trial<'_>,
+    examination: Examination<'_>,
+    capture: &Path,
+    watch: impl FnMut(&str) + Send + 'static,
+    wait: impl FnOnce(&mut RunningMachine, &Regex) -> Result<(Seen, T)>,
+) -> Result<(Report, T)> {
     let mut site = Site::new(lab, trial)?;
     let mut filter = "";
     if wants_throughput(examination.words) {
@@ -78,18 +118,28 @@ pub fn examine(
     });
     machine.pxe_only(Some(trial.ip));
     Site::prepare(trial.faults, &mut machine);
-    planted::plant(lab, trial.faults, trial.planted, &mut machine)?;
+    let mut words = planted::words(trial.faults);
+    if examination.goes_on {
+        words = format!("{words} {}", planted::WITNESS).trim().to_owned();
+    }
+    planted::plant(lab, words, trial.planted, &mut machine)?;
     site.check()?;
     let mut running = machine.start(lab, "doctor", watch)?;
     let disturbed = Site::disturb(trial.faults, &mut running)?;
     let end = Regex::new(r"doctor: (\{.*\})\r?\n|wireboot: error: (.*)\n")?;
-    let seen = running.console.wait_for(&end, trial.longest)?;
+    let (seen, waited) = wait(&mut running, &end)?;
     let json = seen.groups.get(1).filter(|json| !json.is_empty());
     let Some(json) = json else {
         bail!("{}\n{}", seen.text.trim_end(), running.console.tail(15));
     };
     let report = Report::from_json(json).context("the report on the serial port")?;
     if examination.goes_on {
+        let told = Regex::new(planted::TOLD)?;
+        let told = running.console.wait_for(&told, trial.longest)?;
+        let told = told.groups.get(1).map(String::as_str);
+        if told != Some(planted::AS_IT_WAS) {
+            bail!("doctor.efi left the firmware {}", told.unwrap_or_default());
+        }
         let started = Regex::new(STARTED)?;
         running.console.wait_for(&started, trial.longest)?;
     }
@@ -97,7 +147,7 @@ pub fn examine(
     drop(running);
     site.check()?;
     cable.stop()?;
-    Ok(report)
+    Ok((report, waited))
 }
 
 /// Whether a server of iperf3 is to be there.

@@ -30,17 +30,24 @@ pub(super) fn words(faults: &[Fault]) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Has the machine's firmware load the driver, where a fault needs it.
+/// The driver's word for which it tells, whenever the firmware is ready to boot again, whether that is as it was.
+pub(super) const WITNESS: &str = "witness";
+/// What it tells.
+pub(super) const TOLD: &str =
+    r"wireboot-planted: (the firmware is as it was|not as it was:.*)\r?\n";
+/// Where all is well.
+pub(super) const AS_IT_WAS: &str = "the firmware is as it was";
+
+/// Has the machine's firmware load the driver with these words, if there are any.
 ///
 /// # Errors
 /// When there is no driver, or no room for its disk.
 pub(super) fn plant(
     lab: &Lab,
-    faults: &[Fault],
+    options: String,
     driver: Option<&Path>,
     machine: &mut Machine,
 ) -> Result<()> {
-    let options = words(faults);
     if options.is_empty() {
         return Ok(());
     }
