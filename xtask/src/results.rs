@@ -78,6 +78,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "svg", "md"],
     },
     Measurement {
+        name: "nic-faults",
+        arguments: "lab nic-faults",
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "doctor-checkpoints",
         arguments: "lab checkpoints",
         files: &["json", "md"],

@@ -13,6 +13,8 @@ mod trial;
 mod verdict;
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -73,6 +75,9 @@ const KINDS: [&str; 12] = [
     "death",
 ];
 
+/// Boots that go on at a time, by name: most of one is waiting for what does not come.
+const SIDE_BY_SIDE: [&str; 2] = ["first", "second"];
+
 /// Runs the boots. Call it before the program has threads: see [`Lab::enter`].
 ///
 /// # Errors
@@ -100,23 +105,12 @@ pub fn run(arguments: NicFaultsArgs) -> Result<()> {
         1500,
         stage.versions(),
     );
-    let mut report = Report::new(host, arguments.seed);
-    let bar = progress::bar(kinds.len() as u64 * Guest::ALL.len() as u64);
-    for &kind in &kinds {
-        for guest in Guest::ALL {
-            let what = format!("{kind}: {}", guest.name());
-            let (cell, failed) = twice(&bar, 1, &what, || stage.boot(kind, guest));
-            if let Some(cell) = &cell {
-                bar.suspend(|| eprintln!("{what}: {}", cell.verdict));
-            }
-            report.cells.extend(cell);
-            report.failed_trials.extend(failed);
-            bar.inc(1);
-            wireboot_output::json(arguments.json.as_deref(), &report)?;
-            wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())?;
-        }
-    }
-    bar.finish_and_clear();
+    let report = boots(
+        &stage,
+        Report::new(host, arguments.seed),
+        &kinds,
+        &arguments,
+    )?;
     println!("{}", report.text());
     let unsafe_kinds = report.ours_fell_short();
     if !unsafe_kinds.is_empty() {
@@ -129,6 +123,56 @@ pub fn run(arguments: NicFaultsArgs) -> Result<()> {
         0 => Ok(()),
         count => bail!("no verdict of {count} boots; the reasons are above"),
     }
+}
+
+/// Makes all boots, some side by side. The files that were asked for are written after each.
+fn boots(
+    stage: &Stage<'_>,
+    report: Report,
+    kinds: &[&'static str],
+    arguments: &NicFaultsArgs,
+) -> Result<Report> {
+    let each = |&kind: &&'static str| Guest::ALL.map(|guest| (kind, guest));
+    let left: Vec<_> = kinds
+        .iter()
+        .rev()
+        .flat_map(|kind| each(kind).into_iter().rev())
+        .collect();
+    let bar = progress::bar(left.len() as u64);
+    let (left, report) = (Mutex::new(left), Mutex::new(report));
+    // Lets go of the lock before the boot.
+    let next = || locked(&left).pop();
+    let work = |name: &str| {
+        while let Some((kind, guest)) = next() {
+            let what = format!("{kind}: {}", guest.name());
+            let (cell, failed) = twice(&bar, 1, &what, || stage.boot(kind, guest, name));
+            if let Some(cell) = &cell {
+                bar.suspend(|| eprintln!("{what}: {}", cell.verdict));
+            }
+            bar.inc(1);
+            let mut report = locked(&report);
+            cell.into_iter().for_each(|cell| report.add(cell));
+            report.failed_trials.extend(failed);
+            wireboot_output::json(arguments.json.as_deref(), &*report)?;
+            wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())?;
+        }
+        anyhow::Ok(())
+    };
+    thread::scope(|scope| {
+        let workers = SIDE_BY_SIDE.map(|name| scope.spawn(|| work(name)));
+        let ends = workers.map(|worker| worker.join());
+        ends.into_iter().try_for_each(|end| match end {
+            Ok(end) => end,
+            Err(_) => bail!("a boot panicked"),
+        })
+    })?;
+    bar.finish_and_clear();
+    Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Nobody leaves it half changed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Those named, or all.

@@ -3,6 +3,7 @@
 use comfy_table::Attribute;
 use serde::Serialize;
 
+use super::KINDS;
 use super::guest::Guest;
 use super::trial::QUIET;
 use super::verdict::Verdict;
@@ -52,7 +53,20 @@ impl Report {
         }
     }
 
-    /// Kinds, in the order of the boots, each with the verdict of each guest, where there is one.
+    /// Takes in a boot, whichever of several side by side has ended first.
+    pub(super) fn add(&mut self, cell: Cell) {
+        self.cells.push(cell);
+        self.cells.sort_by_key(|cell| {
+            (
+                KINDS.iter().position(|kind| *kind == cell.kind),
+                Guest::ALL
+                    .iter()
+                    .position(|guest| guest.name() == cell.guest),
+            )
+        });
+    }
+
+    /// Kinds, each with the verdict of each guest, where there is one.
     fn rows(&self) -> Vec<(&'static str, [Option<&Verdict>; Guest::ALL.len()])> {
         let mut kinds: Vec<&str> = self.cells.iter().map(|cell| cell.kind).collect();
         kinds.dedup();
@@ -140,7 +154,7 @@ mod tests {
     fn report(verdicts: &[(&'static str, Guest, Verdict)]) -> Report {
         let mut report = Report::new(bench().host, 7);
         for (kind, guest, verdict) in verdicts {
-            report.cells.push(Cell {
+            report.add(Cell {
                 kind,
                 guest: guest.name(),
                 verdict: verdict.clone(),
@@ -156,15 +170,14 @@ mod tests {
     #[test]
     fn rows_are_kinds_and_a_missing_verdict_moves_no_other() {
         let report = report(&[
-            ("lost", Guest::Ovmf, Verdict::Error("PXE-E18".to_owned())),
-            ("lost", Guest::Wireboot, Verdict::Right),
             ("death", Guest::Grub, Verdict::Hangs),
+            ("lost", Guest::Wireboot, Verdict::Right),
+            ("lost", Guest::Ovmf, Verdict::Error("PXE-E18".to_owned())),
         ]);
         let page = report.markdown();
         for line in [
             "| fault | OVMF's PXE | iPXE | GRUB | Linux | wireboot |\n|---|---|---|---|---|---|\n",
-            "| `lost` | error, goes on: PXE-E18 | - | - | - | right |\n",
-            "| `death` | - | - | hangs | - | - |\n",
+            "| `lost` | error, goes on: PXE-E18 | - | - | - | right |\n| `death` | - | - | hangs | - | - |\n",
             "Seed 7",
         ] {
             assert!(page.contains(line), "{line} in\n{page}");

@@ -65,11 +65,11 @@ impl<'a> Stage<'a> {
             .collect()
     }
 
-    /// Boots a guest over a card with such a fault.
+    /// Boots a guest over a card with such a fault. `name` tells it from those that boot beside it.
     ///
     /// # Errors
     /// When the card or the machine does not start.
-    pub(super) fn boot(&self, kind: &'static str, guest: Guest) -> Result<Cell> {
+    pub(super) fn boot(&self, kind: &'static str, guest: Guest, name: &str) -> Result<Cell> {
         let (_, play) = self
             .plays
             .iter()
@@ -80,10 +80,10 @@ impl<'a> Stage<'a> {
         card.args(["nic", "serve"])
             .arg(&play.directory)
             .args(["--fault", &format!("{kind},seed={}", self.seed)]);
-        let nic = Nic::launch(self.lab, card)?;
+        let nic = Nic::launch_as(self.lab, &format!("{name}-card"), card)?;
         let mut machine = play.machine.clone();
         nic.attach(&mut machine)?;
-        let mut running = machine.start(self.lab, "faults", |_| {})?;
+        let mut running = machine.start(self.lab, name, |_| {})?;
         let begin = Instant::now();
         let (mut bytes, mut heard) = (0, begin);
         let verdict = loop {
