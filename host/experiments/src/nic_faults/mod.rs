@@ -39,7 +39,7 @@ use wireboot_lab::progress;
 /// network, so that the fault meets their own driver. Files are of a size that more units come than a card lets pass before it does wrong.
 ///
 /// The verdict is one of: right (all came, by SHA-256), wrong bytes (they were taken for right), error (told, and the guest goes on), hangs
-/// (nothing more on the console for 90 s), crash. The table is printed at the end. wireboot is to be right or to tell an error.
+/// (twice, nothing more on the console for 90 s), crash. The table is printed at the end. wireboot is to be right or to tell an error.
 #[derive(Clone, Debug, Args)]
 pub struct NicFaultsArgs {
     /// Only these kinds of faults

@@ -113,7 +113,7 @@ impl Report {
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut page = format!(
-            "{}\n\nSeed {}, one boot each. *hangs*: nothing more on the console within {} s.\n\n| {} |\n|{}\n",
+            "{}\n\nSeed {}, one boot each. *hangs*: twice, nothing more on the console within {} s.\n\n| {} |\n|{}\n",
             self.host.provenance(),
             self.seed,
             QUIET.as_secs(),

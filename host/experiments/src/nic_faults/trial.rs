@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::guest::{Guest, Play};
 use super::report::Cell;
@@ -65,11 +65,22 @@ impl<'a> Stage<'a> {
             .collect()
     }
 
-    /// Boots a guest over a card with such a fault. `name` tells it from those that boot beside it.
+    /// Boots a guest over a card with such a fault; once more where it hangs, as the host may have stood still. `name` tells it from those that boot
+    /// beside it.
     ///
     /// # Errors
     /// When the card or the machine does not start.
     pub(super) fn boot(&self, kind: &'static str, guest: Guest, name: &str) -> Result<Cell> {
+        match self.boot_once(kind, guest, name)? {
+            Cell {
+                verdict: Verdict::Hangs,
+                ..
+            } => self.boot_once(kind, guest, name),
+            cell => Ok(cell),
+        }
+    }
+
+    fn boot_once(&self, kind: &'static str, guest: Guest, name: &str) -> Result<Cell> {
         let (_, play) = self
             .plays
             .iter()
@@ -99,6 +110,7 @@ impl<'a> Stage<'a> {
                 (bytes, heard) = (running.console.bytes(), Instant::now());
             }
             if heard.elapsed() > QUIET || begin.elapsed() > LONGEST {
+                ensure!(bytes > 0, "the machine did not start: its console is empty");
                 break Verdict::Hangs;
             }
             std::thread::sleep(LOOK);

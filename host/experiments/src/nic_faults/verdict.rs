@@ -18,7 +18,7 @@ pub enum Verdict {
     WrongBytes,
     /// The guest told an error, and it or the firmware behind it goes on. The reason, or nothing where none is told.
     Error(String),
-    /// Nothing more came on the console.
+    /// Nothing more came on the console, twice.
     Hangs,
     /// The guest, or QEMU, ended or reported an exception.
     Crash,
@@ -62,7 +62,8 @@ impl Judge {
     pub(super) fn new(guest: Guest, digests: &[String]) -> Result<Self> {
         Ok(Self {
             digests: digests.to_vec(),
-            digest: Regex::new(r"\b[0-9a-f]{64}\b")?,
+            // As sha256sum tells it, a name behind. What a guest refuses has a digest in the error, too.
+            digest: Regex::new(r"(?m)^([0-9a-f]{64})  ")?,
             crash: Regex::new(
                 "X64 Exception Type|Kernel panic|BUG: |Oops: |general protection fault",
             )?,
@@ -73,7 +74,12 @@ impl Judge {
 
     /// The verdict by what the console shows so far; none while the boot goes on.
     pub(super) fn judge(&self, console: &str) -> Option<Verdict> {
-        let told = || self.digest.find_iter(console).map(|found| found.as_str());
+        let told = || {
+            let lines = self.digest.captures_iter(console);
+            lines
+                .filter_map(|line| line.get(1))
+                .map(|digest| digest.as_str())
+        };
         if told().any(|digest| self.digests.iter().all(|right| right != digest)) {
             return Some(Verdict::WrongBytes);
         }
@@ -131,6 +137,21 @@ mod tests {
     fn a_digest_that_is_none_of_the_files_is_of_wrong_bytes() {
         let console = format!("{RIGHT}  /one\n{WRONG}  /two\n{TOO}  /two\nfaults: end\n");
         assert_eq!(of(Guest::Linux, &console), Some(Verdict::WrongBytes));
+    }
+
+    #[test]
+    fn what_is_refused_for_its_digest_is_an_error() {
+        let console = format!(
+            "wireboot: error: http://10.77.0.1/linux: wrong sha256: expected {RIGHT}, received {WRONG}\n\
+             wireboot: the firmware goes on with its next boot option\n"
+        );
+        let Some(Verdict::Error(reason)) = of(Guest::Wireboot, &console) else {
+            panic!("no error")
+        };
+        assert!(
+            reason.starts_with("http://10.77.0.1/linux: wrong sha256"),
+            "{reason}"
+        );
     }
 
     #[test]
