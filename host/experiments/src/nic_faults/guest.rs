@@ -89,7 +89,7 @@ impl Guest {
             Self::Ipxe => r"https?://(ipxe\.org/[0-9a-f]{8})",
             Self::Grub => r"error: ([^\n]+)",
             Self::Linux => r"virtio_net \S+ ([^\n]+)|wget: ([^\n]+)",
-            Self::Wireboot => r"wireboot: error: ([^\n]+)",
+            Self::Wireboot => r"wireboot: error: ([^\n]+?)(?:: expected [^\n]+)?\n",
         }
     }
 
