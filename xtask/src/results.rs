@@ -101,6 +101,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "md"],
     },
     Measurement {
+        name: "nic-faults",
+        program: Program::Wireboot("lab nic-faults"),
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "doctor-checkpoints",
         program: Program::Wireboot("lab checkpoints"),
         files: &["json", "md"],

@@ -7,6 +7,8 @@
 //! ```
 
 mod device;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod hostile;
 mod machine;
 mod memory;
 mod registers;

@@ -31,6 +31,8 @@ mod table;
 mod vhost;
 mod wires;
 
+#[cfg(any(test, feature = "testing"))]
+pub use guest::hostile::scribble_at;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use program::fuzz::fuzz_card_program;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -1,7 +1,7 @@
 //! `wireboot lab`.
 
 use clap::Subcommand;
-use wireboot_experiments::{bench, checkpoints, ladder, load, loaders, nic, soak};
+use wireboot_experiments::{bench, checkpoints, ladder, load, loaders, nic, nic_faults, soak};
 use wireboot_lab::boot;
 
 /// The commands of `wireboot lab`.
@@ -14,6 +14,7 @@ pub(crate) enum Lab {
     Load(load::LoadArgs),
     Loaders(loaders::LoadersArgs),
     Nic(nic::NicArgs),
+    NicFaults(nic_faults::NicFaultsArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<()> {
         Lab::Load(arguments) => load::run(arguments),
         Lab::Loaders(arguments) => loaders::run(arguments),
         Lab::Nic(arguments) => nic::run(arguments),
+        Lab::NicFaults(arguments) => nic_faults::run(arguments),
         Lab::Soak(arguments) => soak::run(arguments),
     }
 }

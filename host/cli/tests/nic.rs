@@ -620,3 +620,17 @@ fn a_card_is_looked_at_and_a_file_comes_by_it() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("no card at"), "{stderr}");
 }
+
+#[test]
+fn the_lab_boots_over_each_fault_that_a_card_has() {
+    let refused = wireboot(&["serve", ".", "--fault", "none-such"])
+        .output()
+        .unwrap();
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let (_, known) = refused.split_once("is no fault: ").unwrap();
+    let (known, _) = known.split_once(", and seed=N").unwrap();
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_wireboot"));
+    let listed = lab.args(["lab", "nic-faults", "--list"]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert_eq!(listed.lines().collect::<Vec<_>>().join(", "), known);
+}

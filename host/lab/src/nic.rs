@@ -102,7 +102,7 @@ impl Nic {
         if let Some(impairment) = impairment {
             program.args(["--line", &line(impairment)]);
         }
-        Self::launch_queues(lab, program, network.queues())
+        Self::launch_queues(lab, "card", program, network.queues())
     }
 
     /// Starts `program`, a command for `wireboot nic serve` or `run` with all that it needs but a socket and a file for its counters, and waits
@@ -111,13 +111,20 @@ impl Nic {
     /// # Errors
     /// When it does not start, with what it said.
     pub fn launch(lab: &Lab, program: Command) -> Result<Self> {
-        Self::launch_queues(lab, program, 1)
+        Self::launch_as(lab, "card", program)
     }
 
-    fn launch_queues(lab: &Lab, mut program: Command, queues: u16) -> Result<Self> {
-        let scratch = |name: &str| lab.scratch().join(name);
-        let (socket, statistics, log) =
-            (scratch("card"), scratch("card.json"), scratch("card.log"));
+    /// The same, as one of several: `name` names its files in the lab's scratch directory.
+    ///
+    /// # Errors
+    /// As [`Self::launch`].
+    pub fn launch_as(lab: &Lab, name: &str, program: Command) -> Result<Self> {
+        Self::launch_queues(lab, name, program, 1)
+    }
+
+    fn launch_queues(lab: &Lab, name: &str, mut program: Command, queues: u16) -> Result<Self> {
+        let socket = lab.scratch().join(name);
+        let (statistics, log) = (socket.with_extension("json"), socket.with_extension("log"));
         let mut place = socket.clone().into_os_string();
         if queues > 1 {
             place.push(format!(",queues={queues}"));

@@ -1,7 +1,14 @@
 //! Boots over a card that does wrong on purpose, or is as slow as a model says.
 
-use anyhow::{Context, Result, ensure};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
 use regex::Regex;
+use serde_json::Value;
+use wireboot_host_card::scribble_at;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
@@ -83,4 +90,61 @@ pub(crate) fn slow(lab: &Lab) -> Result<()> {
     ensure!(rate <= 1000, "faster than the line: {text}");
     scene.runs(&mut machine)?;
     nic.end().map(drop)
+}
+
+/// Two guests of one card. One breaks its rings again and again while the other boots: the boot arrives, and the card tells of the first one alone,
+/// once of each kind of fault.
+pub(crate) fn beside_a_hostile_guest(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?.by_stick()?;
+    let socket = lab.scratch().join("hostile");
+    let mut program = lab.command(wireboot()?);
+    program.args(["nic", "serve"]).arg(&scene.system.directory);
+    program.arg("--socket").arg(&socket);
+    let nic = Nic::launch(lab, program)?;
+    nic.attach(&mut scene.machine)?;
+    let arrived = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let hostile = scope.spawn(|| {
+            scribble_at(&socket, || {
+                // The processors are the machine's.
+                thread::sleep(Duration::from_millis(50));
+                !arrived.load(Relaxed)
+            })
+        });
+        let boot = scene.boots();
+        arrived.store(true, Relaxed);
+        let scribbled = hostile
+            .join()
+            .map_err(|_| anyhow!("the hostile guest panicked"))?;
+        boot.and(scribbled)
+    })?;
+    let log = nic.log();
+    let counters = nic.end()?;
+    let ports = counters.get("ports").and_then(Value::as_array);
+    let stopped = |port: usize| -> Result<Vec<&str>> {
+        let port = ports.and_then(|ports| ports.get(port)).context("a port")?;
+        let reasons = port.get("stopped").and_then(Value::as_array);
+        let reasons = reasons.context("queues stopped")?.iter();
+        reasons
+            .map(|one| {
+                one.get("reason")
+                    .and_then(Value::as_str)
+                    .context("a reason")
+            })
+            .collect()
+    };
+    let kinds = stopped(0)?;
+    ensure!(kinds.len() > 2, "the rings were hardly broken: {counters}");
+    ensure!(stopped(1)?.is_empty(), "the other guest's were: {counters}");
+    let told = log.matches("queue is stopped").count();
+    ensure!(told == kinds.len(), "not once of each kind:\n{log}");
+    for kind in kinds {
+        let line = Regex::new(&format!(
+            "{}: the guest's \\w+ queue is stopped [^\n]*: {}\n",
+            regex::escape(&socket.display().to_string()),
+            regex::escape(kind)
+        ))?;
+        ensure!(line.is_match(&log), "{kind} is not told:\n{log}");
+    }
+    Ok(())
 }

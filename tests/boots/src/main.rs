@@ -223,6 +223,10 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("over_a_card_that_lies", lying_card::lies),
     ("over_a_card_at_a_models_speed", lying_card::slow),
+    (
+        "beside_a_guest_that_breaks_its_rings",
+        lying_card::beside_a_hostile_guest,
+    ),
     ("in_a_vlan", cards::in_a_vlan),
     ("in_an_embedded_vlan", cards::in_an_embedded_vlan),
     ("over_an_rtl8139", firmware_drivers::over_an_rtl8139),

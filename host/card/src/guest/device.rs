@@ -176,7 +176,7 @@ impl Device {
     }
 
     /// The memory of the driver, and where its tables lie.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn shared(&self) -> Option<(Arc<Shared>, [[u64; 3]; QUEUES])> {
         let tables = self.queues.each_ref().map(|queue| queue.addresses);
         Some((self.memory.clone()?, tables))

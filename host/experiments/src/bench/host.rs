@@ -150,10 +150,7 @@ const BUSY: f64 = 0.2;
 /// When that is so much that the figures would be wrong, unless `force`d: packet-by-packet stacks suffer several times more from it
 /// than others, so the comparison would be unfair.
 pub(crate) fn quiet(force: bool) -> Result<f64> {
-    let stat = || fs::read_to_string("/proc/stat").unwrap_or_default();
-    let before = stat();
-    std::thread::sleep(Duration::from_secs(1));
-    let busy = busy(&before, &stat()).unwrap_or(0.0);
+    let busy = other_work();
     if busy > BUSY {
         let message = format!(
             "the host is busy: {:.0} % of its processors' time goes elsewhere, so the figures will be wrong, and unfair to slow stacks",
@@ -165,6 +162,14 @@ pub(crate) fn quiet(force: bool) -> Result<f64> {
         eprintln!("{message}");
     }
     Ok(busy)
+}
+
+/// Looks for a second at what else keeps the host's processors busy: its part of their time, 0 to 1, and 0 where it cannot be read.
+pub(crate) fn other_work() -> f64 {
+    let stat = || fs::read_to_string("/proc/stat").unwrap_or_default();
+    let before = stat();
+    std::thread::sleep(Duration::from_secs(1));
+    busy(&before, &stat()).unwrap_or(0.0)
 }
 
 /// The part of all processors' time that was not idle between two readings of /proc/stat.

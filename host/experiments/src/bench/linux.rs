@@ -1,4 +1,4 @@
-//! What makes the Linux guest download, and do nothing else.
+//! What makes the Linux guest use its network, and do nothing else.
 
 use std::fs;
 use std::path::Path;
@@ -19,11 +19,17 @@ const DRIVERS: [&str; 8] = [
     "drivers/net/virtio_net.ko",
 ];
 
-/// Writes a RAM disk whose init loads the network card's drivers, takes `address`, without asking whether somebody has it, and fetches `url`.
+/// Writes a RAM disk whose init loads the network card's drivers, takes `address`, without asking whether somebody has it, and does what `script` says,
+/// in busybox's shell.
 ///
 /// # Errors
 /// When busybox or a driver is missing.
-pub(super) fn write_ram_disk(file: &Path, kernel: &Kernel, address: &str, url: &str) -> Result<()> {
+pub(crate) fn write_ram_disk(
+    file: &Path,
+    kernel: &Kernel,
+    address: &str,
+    script: &str,
+) -> Result<()> {
     let mut archive = Archive::with_busybox()?;
     let mut init = String::from("#!/bin/busybox sh\n");
     for driver in DRIVERS {
@@ -37,7 +43,7 @@ pub(super) fn write_ram_disk(file: &Path, kernel: &Kernel, address: &str, url: &
          echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad\n\
          /bin/busybox ip link set eth0 up\n\
          /bin/busybox ip address add {address} dev eth0\n\
-         /bin/busybox wget -q -O /dev/null {url} && echo downloaded\n\
+         {script}\n\
          exec /bin/busybox sleep 1000\n"
     ));
     archive.file("init", init.as_bytes())?;

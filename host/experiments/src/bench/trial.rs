@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +14,7 @@ use super::linux;
 use super::observe::{Observer, View};
 use super::servers::{BootFile, Servers};
 use super::stacks::{Loader, Server, Stack, Start};
+use crate::grub;
 use crate::protocol::Protocol;
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
@@ -254,7 +254,9 @@ impl Testbed<'_> {
             }
             Loader::Linux { kernel } => {
                 let ram_disk = self.lab.scratch().join("initramfs");
-                linux::write_ram_disk(&ram_disk, kernel, &with_prefix(guest(self.ip)), &url)?;
+                let address = with_prefix(guest(self.ip));
+                let script = format!("/bin/busybox wget -q -O /dev/null {url} && echo downloaded");
+                linux::write_ram_disk(&ram_disk, kernel, &address, &script)?;
                 let command_line = "console=ttyS0 quiet".into();
                 machine.kernel = Some(DirectKernel {
                     kernel: kernel.image.clone(),
@@ -321,13 +323,7 @@ impl Testbed<'_> {
         let name = "grub.efi";
         let file = self.lab.scratch().join("grub.cfg");
         fs::write(&file, script).context("writing grub.cfg")?;
-        let mut command = Command::new("grub-mkimage");
-        command
-            .args(["-O", "x86_64-efi", "-p", "/", "-c"])
-            .arg(&file)
-            .arg("-o")
-            .arg(self.root.join(name));
-        command.args([
+        let modules = [
             "efinet",
             "tftp",
             "http",
@@ -335,16 +331,8 @@ impl Testbed<'_> {
             "cat",
             "sleep",
             "normal",
-        ]);
-        let output = command
-            .output()
-            .context("starting grub-mkimage: is grub-common installed?")?;
-        if !output.status.success() {
-            bail!(
-                "grub-mkimage failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
+        ];
+        grub::image(&self.root.join(name), &file, &modules, None)?;
         Ok(name.to_owned())
     }
 }

@@ -1,14 +1,10 @@
 //! Cards that do wrong, and a guest that does. Whatever happens, it ends, and no byte is wrong that somebody could have checked.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
 use fastrand::Rng;
-use wireboot_card::{GuestMemory, Lie};
+use wireboot_card::Lie;
 
 use super::*;
-use crate::guest::device::QUEUES;
-use crate::guest::registers::Register;
-use crate::memory::{Mapping, Place};
+use crate::guest::hostile::scribble_once;
 
 /// More frames than the first 256, among which a card begins to lie.
 const FILE: usize = 450_000;
@@ -128,68 +124,10 @@ fn a_guest_that_scribbles_in_its_rings_harms_itself() {
     let guest = Guest::connect(&socket, MAC).unwrap();
     for seed in 0..200 {
         let mut random = Rng::with_seed(seed);
-        let mut machine = Machine::start(&guest, SEED, Some(0x1234)).unwrap();
-        machine.ask_for_lease(PATIENCE);
-        for _ in 0..random.u32(..200) {
-            let _ = machine.turn();
-        }
-        scribble(&guest, &mut random);
-        for _ in 0..50 {
-            let _ = machine.turn();
-        }
-        drop(machine);
+        scribble_once(&guest, &mut random).unwrap();
         let scheme = ["tftp", "http"][random.usize(..2)];
         served.fetch(&mut super::machine(&guest), scheme);
     }
     let stopped: Vec<_> = card.end().stopped().collect();
     assert!(stopped.len() > 3, "{stopped:?}");
-}
-
-/// Writes to descriptors, available rings and used rings, and rings both doorbells.
-fn scribble(guest: &Guest, random: &mut Rng) {
-    let (memory, tables) = guest.0.borrow().shared().unwrap();
-    let place = Place {
-        guest: memory.region().guest,
-        len: memory.region().len,
-        offset: 0,
-    };
-    let mapping = Mapping::new(&[(place, memory.file())]).unwrap();
-    let region = memory.region();
-    for [descriptors, available, used] in tables {
-        // Anything anywhere, or what could almost be: descriptors, their numbers, and an index that goes on by a little.
-        if random.bool() {
-            for _ in 0..random.u32(1..20) {
-                let table = [descriptors, available, used][random.usize(..3)];
-                let value = random.u16(..);
-                mapping
-                    .write(table + 2 * random.u64(..20), &value.to_le_bytes())
-                    .unwrap();
-            }
-            continue;
-        }
-        let more = random.u16(1..8);
-        let index = mapping.load(available + 2, Acquire).unwrap();
-        for n in 0..more {
-            let id = random.u16(..40);
-            let address = region.guest + random.u64(..region.len + 0x1000);
-            let words = [
-                address,
-                random.u64(..3000) | random.u64(..8) << 32 | random.u64(..40) << 48,
-            ];
-            let bytes = words.map(u64::to_le_bytes);
-            mapping
-                .write(descriptors + 16 * u64::from(id), bytes.as_flattened())
-                .unwrap();
-            let entry = available + 4 + 2 * u64::from(index.wrapping_add(n) % 256);
-            let id = if random.u8(..8) == 0 { 5000 } else { id };
-            mapping.store(entry, id, Relaxed).unwrap();
-        }
-        mapping
-            .store(available + 2, index.wrapping_add(more), Release)
-            .unwrap();
-    }
-    let mut device = guest.0.borrow_mut();
-    for queue in 0..QUEUES {
-        device.write(Register::Doorbell(queue), queue as u32);
-    }
 }

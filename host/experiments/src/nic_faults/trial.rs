@@ -1,0 +1,134 @@
+//! One boot: a fresh machine over a fresh card with a fault.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::guest::{Guest, Play};
+use super::report::Cell;
+use super::verdict::{Judge, Verdict};
+use wireboot_lab::netns::Lab;
+use wireboot_lab::nic::Nic;
+use wireboot_lab::qemu::Accelerator;
+
+/// A machine whose console shows nothing more for so long hangs. Firmware waits 60 s for an address.
+pub(super) const QUIET: Duration = Duration::from_secs(90);
+/// So does one that is not at its end by then.
+const LONGEST: Duration = Duration::from_secs(300);
+/// How often the console is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Lines that are kept of what the console shows, and of what the card says.
+const LINES: usize = 12;
+
+/// Where boots take place.
+pub(super) struct Stage<'a> {
+    lab: &'a Lab,
+    seed: u64,
+    /// This program, with no wireboot.efi beside it that the server in the card would take.
+    program: PathBuf,
+    plays: Vec<(Guest, Play)>,
+}
+
+impl<'a> Stage<'a> {
+    /// Puts all files in place.
+    ///
+    /// # Errors
+    /// When a package is missing, or there is no room.
+    pub(super) fn new(
+        lab: &'a Lab,
+        accelerator: Accelerator,
+        wireboot: &Path,
+        seed: u64,
+    ) -> Result<Self> {
+        let program = lab.scratch().join("wireboot");
+        let own = std::env::current_exe().context("finding this program's own file")?;
+        fs::copy(own, &program).context("copying this program")?;
+        let plays = Guest::ALL.into_iter().map(|guest| {
+            let play = guest.prepare(lab, accelerator, wireboot);
+            Ok((guest, play.with_context(|| guest.name())?))
+        });
+        Ok(Self {
+            lab,
+            seed,
+            program,
+            plays: plays.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The version of each guest.
+    pub(super) fn versions(&self) -> Vec<String> {
+        self.plays
+            .iter()
+            .map(|(_, play)| play.version.clone())
+            .collect()
+    }
+
+    /// Boots a guest over a card with such a fault; once more where it hangs, as the host may have stood still. `name` tells it from those that boot
+    /// beside it.
+    ///
+    /// # Errors
+    /// When the card or the machine does not start.
+    pub(super) fn boot(&self, kind: &'static str, guest: Guest, name: &str) -> Result<Cell> {
+        match self.boot_once(kind, guest, name)? {
+            Cell {
+                verdict: Verdict::Hangs,
+                ..
+            } => self.boot_once(kind, guest, name),
+            cell => Ok(cell),
+        }
+    }
+
+    fn boot_once(&self, kind: &'static str, guest: Guest, name: &str) -> Result<Cell> {
+        let (_, play) = self
+            .plays
+            .iter()
+            .find(|(of, _)| *of == guest)
+            .with_context(|| guest.name())?;
+        let judge = Judge::new(guest, &play.digests)?;
+        let mut card = self.lab.command(&self.program);
+        card.args(["nic", "serve"])
+            .arg(&play.directory)
+            .args(["--fault", &format!("{kind},seed={}", self.seed)]);
+        let nic = Nic::launch_as(self.lab, &format!("{name}-card"), card)?;
+        let mut machine = play.machine.clone();
+        nic.attach(&mut machine)?;
+        let mut running = machine.start(self.lab, name, |_| {})?;
+        let begin = Instant::now();
+        let (mut bytes, mut heard) = (0, begin);
+        let verdict = loop {
+            // In this order: what a machine that has ended said last is still taken in.
+            let ended = running.failure().is_some();
+            if let Some(verdict) = judge.judge(&running.console.transcript()) {
+                break verdict;
+            }
+            if ended {
+                break Verdict::Crash;
+            }
+            if running.console.bytes() > bytes {
+                (bytes, heard) = (running.console.bytes(), Instant::now());
+            }
+            if heard.elapsed() > QUIET || begin.elapsed() > LONGEST {
+                ensure!(bytes > 0, "the machine did not start: its console is empty");
+                break Verdict::Hangs;
+            }
+            std::thread::sleep(LOOK);
+        };
+        Ok(Cell {
+            kind,
+            guest: guest.name(),
+            verdict,
+            seconds: begin.elapsed().as_secs_f64(),
+            console: running.console.tail(LINES),
+            qemu: running.messages(),
+            card: end(&nic.log()),
+        })
+    }
+}
+
+fn end(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let from = lines.len().saturating_sub(LINES);
+    lines.get(from..).unwrap_or_default().join("\n")
+}
