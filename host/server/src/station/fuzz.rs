@@ -144,12 +144,12 @@ fn act(
 
 /// A client's end at this port, and the station's.
 fn ends(learnt: Learnt, port: u16, to: u16) -> (SocketAddr, Peer) {
-    let version = usize::from(learnt.ipv6);
+    let of_version = |[v4, v6]: [IpAddr; 2]| if learnt.ipv6 { v6 } else { v4 };
     let peer = Peer {
         mac: MAC,
-        address: (ADDRESSES[version], to).into(),
+        address: (of_version(ADDRESSES), to).into(),
     };
-    ((CLIENT_ADDRESSES[version], port).into(), peer)
+    ((of_version(CLIENT_ADDRESSES), port).into(), peer)
 }
 
 /// Takes frames; no more than `most` leave.
