@@ -373,7 +373,7 @@ fn read_by_tftp(
         let Some(frame) = scene.next() else {
             silent += 1;
             assert!(silent < 100, "the transfer stands still");
-            scene.now = scene.station.due().unwrap().max(scene.now);
+            scene.now = scene.station.due().unwrap_or_default().max(scene.now);
             continue;
         };
         frames += 1;
