@@ -132,8 +132,9 @@ fn server_of(lab: &Lab, directory: &Path, offloads: &str) -> Result<Nic> {
 /// What the card says when it has sent all of a file.
 fn sent(scene: &Scene<'_>, protocol: &str, file: &str) -> Result<String> {
     let len = std::fs::metadata(scene.system.directory.join(file))?.len();
+    // wireboot goes by the version that is answered first.
     Ok(format!(
-        "{protocol} done     10.77.0.\\d+ {file} {len} bytes"
+        "{protocol} done     (10.77.0.\\d+|fd00:77::\\S+) {file} {len} bytes"
     ))
 }
 
