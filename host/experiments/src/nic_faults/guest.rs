@@ -82,6 +82,15 @@ impl Guest {
         }
     }
 
+    /// What its console shows when it has taken what came for right, and starts it, where that tells of its own digest alone.
+    pub(super) fn started(self) -> Option<&'static str> {
+        match self {
+            Self::Ovmf => Some("NBP file downloaded successfully"),
+            Self::Ipxe => Some(r"digest\.efi\.\.\.[^\n]* ok"),
+            Self::Grub | Self::Linux | Self::Wireboot => None,
+        }
+    }
+
     /// The reason on its console, the first one: the group that matches is what the table shows.
     pub(super) fn reason(self) -> &'static str {
         match self {

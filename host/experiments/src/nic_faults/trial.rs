@@ -100,18 +100,19 @@ impl<'a> Stage<'a> {
         let verdict = loop {
             // In this order: what a machine that has ended said last is still taken in.
             let ended = running.failure().is_some();
-            if let Some(verdict) = judge.judge(&running.console.transcript()) {
+            let shown = running.console.transcript();
+            if let Some(verdict) = judge.judge(&shown) {
                 break verdict;
             }
             if ended {
-                break Verdict::Crash;
+                break judge.unless_started(&shown, Verdict::Crash);
             }
             if running.console.bytes() > bytes {
                 (bytes, heard) = (running.console.bytes(), Instant::now());
             }
             if heard.elapsed() > QUIET || begin.elapsed() > LONGEST {
                 ensure!(bytes > 0, "the machine did not start: its console is empty");
-                break Verdict::Hangs;
+                break judge.unless_started(&shown, Verdict::Hangs);
             }
             std::thread::sleep(LOOK);
         };

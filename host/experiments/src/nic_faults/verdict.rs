@@ -51,6 +51,7 @@ pub(super) struct Judge {
     digest: Regex,
     crash: Regex,
     went_on: Regex,
+    started: Option<Regex>,
     reason: Regex,
 }
 
@@ -68,8 +69,18 @@ impl Judge {
                 "X64 Exception Type|Kernel panic|BUG: |Oops: |general protection fault",
             )?,
             went_on: Regex::new(guest.went_on())?,
+            started: guest.started().map(Regex::new).transpose()?,
             reason: Regex::new(guest.reason())?,
         })
+    }
+
+    /// The verdict of a boot that crashes or hangs: a program that came whole would have told its digest.
+    pub(super) fn unless_started(&self, console: &str, verdict: Verdict) -> Verdict {
+        let started = self.started.as_ref();
+        match started.is_some_and(|started| started.is_match(console)) {
+            true => Verdict::WrongBytes,
+            false => verdict,
+        }
     }
 
     /// The verdict by what the console shows so far; none while the boot goes on.
@@ -91,7 +102,7 @@ impl Judge {
             return Some(Verdict::Right);
         }
         if self.crash.is_match(console) {
-            return Some(Verdict::Crash);
+            return Some(self.unless_started(console, Verdict::Crash));
         }
         self.went_on.is_match(console).then(|| {
             let found = self.reason.captures(console);
@@ -185,6 +196,34 @@ mod tests {
             let (before, _) = console.rsplit_once("BdsDxe").unwrap_or((console, ""));
             let before = before.replace("faults: end", "");
             assert_eq!(of(guest, &before), None, "{before}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_started_and_tells_no_digest_has_wrong_bytes() {
+        for (guest, console) in [
+            (
+                Guest::Ovmf,
+                "  NBP file downloaded successfully.\nWelcome to GRUB!\nrelocation 0x10001 is not implemented yet\n",
+            ),
+            (
+                Guest::Ipxe,
+                "http://10.77.0.1/digest.efi... 15%  83%  ok\nWelcome to GRUB!\n",
+            ),
+        ] {
+            let judge = Judge::new(guest, &[RIGHT.to_owned()]).unwrap();
+            assert_eq!(judge.judge(console), None);
+            assert_eq!(
+                judge.unless_started(console, Verdict::Hangs),
+                Verdict::WrongBytes
+            );
+            let crashed = format!("{console}!!!! X64 Exception Type - 06(#UD)\n");
+            assert_eq!(judge.judge(&crashed), Some(Verdict::WrongBytes));
+            let before = console.replace("success", "").replace(" ok", "");
+            assert_eq!(
+                judge.unless_started(&before, Verdict::Hangs),
+                Verdict::Hangs
+            );
         }
     }
 
