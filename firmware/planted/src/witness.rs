@@ -9,7 +9,7 @@ use core::slice;
 use spinning_top::Spinlock;
 use uefi::boot::{self, EventType, SearchType, Tpl};
 use uefi::proto::network::snp::SimpleNetwork;
-use uefi::{CStr16, Event, Guid, Handle, Identify, Status, cstr16, system};
+use uefi::{CStr16, Event, Guid, Handle, Identify, Status, cstr16, guid, system};
 use uefi_raw::protocol::console::{SimpleTextInputProtocol, SimpleTextOutputProtocol};
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use uefi_raw::table::Header;
@@ -220,6 +220,13 @@ fn pci_functions() -> Option<u64> {
 /// The firmware writes them itself with each boot option: which it is, and how much memory of each type was in use.
 const ITS_OWN: [&CStr16; 2] = [cstr16!("BootCurrent"), cstr16!("MemoryTypeInformation")];
 
+/// In whose name (EFI_IP4_CONFIG2_PROTOCOL, EFI_IP6_CONFIG_PROTOCOL; UEFI 2.10, sections 28.5 and 28.7) the firmware's IP keeps an interface's settings,
+/// which its PXE changes.
+const ITS_NETWORK: [Guid; 2] = [
+    guid!("5b446ed1-e30b-4faa-871a-3654eca36080"),
+    guid!("937fe521-95ae-4d1a-8929-48bcd90ad31a"),
+];
+
 /// All variables, with what they hold, in any order.
 fn variables() -> Option<u64> {
     let mut all = 0_u64;
@@ -248,7 +255,7 @@ fn each_variable(mut each: impl FnMut(&CStr16, u64)) -> bool {
         let Ok(text) = CStr16::from_u16_until_nul(&name) else {
             return false;
         };
-        if ITS_OWN.contains(&text) {
+        if ITS_OWN.contains(&text) || ITS_NETWORK.contains(&vendor) {
             continue;
         }
         let mut one = add(EMPTY, &vendor.to_bytes());
