@@ -37,7 +37,7 @@ pub struct Cell {
     pub seconds: f64,
     /// The end of the console.
     pub console: String,
-    /// What QEMU said.
+    /// What QEMU said last.
     pub qemu: String,
     /// What the card said last.
     pub card: String,

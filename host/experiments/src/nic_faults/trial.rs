@@ -19,7 +19,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(90);
 const LONGEST: Duration = Duration::from_secs(300);
 /// How often the console is looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// Lines that are kept of what the console shows, and of what the card says.
+/// Lines that are kept of what the console shows, and of what QEMU and the card say: over a card that flaps, QEMU says hundreds.
 const LINES: usize = 12;
 
 /// Where boots take place.
@@ -122,7 +122,7 @@ impl<'a> Stage<'a> {
             verdict,
             seconds: begin.elapsed().as_secs_f64(),
             console: running.console.tail(LINES),
-            qemu: running.messages(),
+            qemu: end(&running.messages()),
             card: end(&nic.log()),
         })
     }
