@@ -40,9 +40,9 @@ pub struct Profile {
 pub struct ProfiledImage {
     /// Its name in the firmware's volume, `MnpDxe`, or its file's GUID; empty for code that is in no image.
     pub name: String,
-    /// Where it lies in memory, and its length; 0 for code that is in no image.
+    /// Where it lies in memory; 0 for code that is in no image.
     pub address: u64,
-    /// See `address`.
+    /// Bytes of it in memory; 0 for code that is in no image.
     pub bytes: u64,
     /// How often the BSP was there.
     pub samples: u64,

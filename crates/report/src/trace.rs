@@ -59,7 +59,7 @@ pub struct Called {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Looking {
-    /// Not looked at.
+    /// While nobody counted or timed its calls.
     pub plain_s: Vec<f64>,
     /// Calls counted.
     pub counted_s: Vec<f64>,
@@ -79,9 +79,9 @@ pub struct Looking {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PacketWork {
-    /// Not looked at.
+    /// While nobody counted or timed its calls.
     pub plain: u64,
-    /// Looked at.
+    /// While its calls were counted or timed.
     pub looked: u64,
 }
 

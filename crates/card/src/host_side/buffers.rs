@@ -21,7 +21,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// None yet.
+    /// Room for [`MOST`] that are with the card and as many that were given back, so that nothing is allocated later.
     pub(super) fn new() -> Self {
         Self {
             spans: Vec::with_capacity(2 * MOST),

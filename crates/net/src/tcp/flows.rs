@@ -43,9 +43,9 @@ pub(crate) struct Flow {
 enum Placed {
     Not,
     Lent,
-    /// It is to give it back, and does not know yet.
+    /// It is to give it back, and has not been asked.
     Wanted,
-    /// It knows.
+    /// It was asked, and has not given it back.
     Asked,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Placing {
     /// The next byte of the stream that belongs to a region.
     next: u32,
     regions: Vec<Region>,
-    /// Bytes placed.
+    /// Bytes of payload that it has written to regions.
     pub placed: u64,
     /// It gives nothing back that is not full.
     pub keeps: bool,

@@ -60,11 +60,11 @@ const ENDED: u8 = 1;
 pub struct Ends {
     /// The peer's address, IPv4 ones mapped.
     pub remote: [u8; 16],
-    /// The driver's.
+    /// The driver's address, in the same form.
     pub local: [u8; 16],
     /// The peer's port.
     pub remote_port: u16,
-    /// The driver's.
+    /// The port at the driver's side.
     pub local_port: u16,
 }
 
