@@ -99,13 +99,22 @@ pub struct Card<W> {
     wire: W,
     receive: Slot<ReceiveQueue>,
     transmit: Slot<TransmitQueue>,
-    /// How far frames are gathered for a guest whose driver asks for that.
-    offered: Option<Limits<Duration>>,
+    offered: Beyond,
     agreed: Agreed,
     /// Why queues were stopped, until a turn tells.
     faults: Faults,
     counters: Counters,
     lies: Lies,
+}
+
+/// What a card does beyond virtio, for a driver that asks ([`wireboot_wire::card`]). By default nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beyond {
+    /// How far frames are gathered, for a driver that takes chunks; where they need not wait, as long as the wire has some. The last frame may make
+    /// them more bytes than the limit. `None` for no chunks.
+    pub chunks: Option<Limits<Duration>>,
+    /// Payload of TCP connections goes to where the driver wants it.
+    pub placement: bool,
 }
 
 /// What the driver has asked for beyond virtio.
@@ -132,7 +141,7 @@ impl<W> Card<W> {
             wire,
             receive: Slot::Off,
             transmit: Slot::Off,
-            offered: None,
+            offered: Beyond::default(),
             agreed: Agreed::default(),
             faults: Faults::default(),
             counters: Counters::default(),
@@ -160,10 +169,9 @@ impl<W> Card<W> {
         &mut self.wire
     }
 
-    /// Gathers frames for a guest whose driver asks for chunks ([`wireboot_wire::card::chunk`]), up to these limits, or, where frames need not
-    /// wait, as long as the wire has some; for none with `None`. The last frame may make them more bytes than the limit.
-    pub fn offer_chunks(&mut self, limits: Option<Limits<Duration>>) {
-        self.offered = limits;
+    /// Does this for a guest whose driver asks for it.
+    pub fn offer(&mut self, beyond: Beyond) {
+        self.offered = beyond;
     }
 
     /// When frames that wait for others are to go; none when nothing waits.
@@ -402,7 +410,7 @@ fn send<M: GuestMemory>(
     memory: &M,
     wire: &mut impl Wire<M>,
     now: Duration,
-    offered: Option<Limits<Duration>>,
+    offered: Beyond,
     agreed: &mut Agreed,
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {

@@ -47,7 +47,7 @@ mod segment;
 pub mod testing;
 mod wire;
 
-pub use card::{Armed, Card, Queue, Turn};
+pub use card::{Armed, Beyond, Card, Queue, Turn};
 pub use counters::{Counters, OffloadCounters, Traffic};
 pub use frame::MAX_HEAD;
 pub use gso::GsoFrames;

@@ -20,8 +20,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use wireboot_card::coalesce::Limits;
-use wireboot_card::{Lies, Wire};
+use wireboot_card::{Beyond, Lies, Wire};
 
 use self::pair::{DESCRIPTORS, Pair};
 use self::patience::Patience;
@@ -72,8 +71,8 @@ impl Bell {
 }
 
 impl Poller {
-    /// Starts the thread with a card before each of these, one for each pair of queues, [`MAX_PAIRS`] at most. They tell these lies and offer chunks within
-    /// these limits, if any. Lines in the log begin with `name`.
+    /// Starts the thread with a card before each of these, one for each pair of queues, [`MAX_PAIRS`] at most. They tell these lies, and do so much for drivers
+    /// that ask. Lines in the log begin with `name`.
     ///
     /// # Errors
     /// The kernel's.
@@ -81,7 +80,7 @@ impl Poller {
         name: Arc<str>,
         stages: Vec<Stage>,
         lies: Lies,
-        chunks: Option<Limits<Duration>>,
+        beyond: Beyond,
     ) -> io::Result<Self> {
         let (commands, received) = sync_channel(COMMANDS);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -90,7 +89,7 @@ impl Poller {
         let offloads = offloads.reduce(|all, one| all & one).unwrap_or(0);
         let pairs = stages
             .into_iter()
-            .map(|stage| Pair::new(name.clone(), stage, lies, chunks));
+            .map(|stage| Pair::new(name.clone(), stage, lies, beyond));
         let mut work = Work {
             commands: received,
             bell: bell.clone(),

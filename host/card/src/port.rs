@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use wireboot_card::coalesce::Limits;
-use wireboot_card::{Lies, feature};
+use wireboot_card::{Beyond, Lies, feature};
 
 use crate::listener::Listener;
 use crate::mishap::{LOOK, Mishap, Mishaps};
@@ -28,8 +27,8 @@ const MESSAGES: usize = 32;
 pub(crate) struct Offer {
     /// Bits of [`feature`], of which those that the wire can are offered.
     pub offloads: u64,
-    /// How far frames are gathered for drivers that ask for chunks; `None` for no chunks.
-    pub chunks: Option<Limits<Duration>>,
+    /// What is done for drivers that ask.
+    pub beyond: Beyond,
 }
 
 /// What a port is to be.
@@ -87,7 +86,7 @@ impl Port {
         offer: Offer,
     ) -> Result<Self> {
         let pairs = plan.stages.len();
-        let poller = Poller::start(name.clone(), plan.stages, plan.lies, offer.chunks)
+        let poller = Poller::start(name.clone(), plan.stages, plan.lies, offer.beyond)
             .context("starting the card")?;
         let several = if pairs > 1 { feature::MQ } else { 0 };
         let offloads = poller.offloads() & offer.offloads;

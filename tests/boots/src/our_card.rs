@@ -160,6 +160,8 @@ pub(crate) fn server_in_the_card_by_pxe(lab: &Lab) -> Result<()> {
     for lost in ["send_lost", "receive_too_long", "receive_not_agreed"] {
         ensure!(counter(&counters, lost)? == 0, "{counters}");
     }
+    // A file's first window comes to the buffers, the rest of the 4 MB in two boots to its place.
+    ensure!(counter(&counters, "placed_bytes")? > 4 << 20, "{counters}");
     // Most came by TCP, and wireboot takes units of many segments.
     let units = counter(&counters, "received_units")?;
     ensure!(

@@ -7,6 +7,7 @@ use wireboot_wire::card::hello::{self, Chunks, Hello, Kind};
 use wireboot_wire::card::placement::{ORDER_LEN, Order};
 use wireboot_wire::card::{ETHERTYPE, LINK_LEN, MARK, chunk, is_for_card};
 
+use super::Beyond;
 use crate::coalesce::Limits;
 use crate::feature;
 use crate::header::Header;
@@ -46,12 +47,12 @@ pub(super) enum Heard {
     Order(Order),
 }
 
-/// Takes what a guest that agreed on `features` says to its card, which gathers frames as `offered`. `None` when that is nothing.
+/// Takes what a guest that agreed on `features` says to its card, which offers this. `None` when that is nothing.
 pub(super) fn hear<M: GuestMemory>(
     memory: &M,
     unit: &Unit<'_>,
     features: u64,
-    offered: Option<Limits<Duration>>,
+    offered: Beyond,
 ) -> Result<Option<Heard>, Unmapped> {
     let mut bytes = [0; ORDER_LEN];
     let frame = bytes.get_mut(..unit.len.min(ORDER_LEN)).unwrap_or_default();
@@ -60,7 +61,8 @@ pub(super) fn hear<M: GuestMemory>(
     }
     let frame = &*frame;
     if let Some(order) = Order::parse(frame) {
-        return Ok(placement_agreed(features).then_some(Heard::Order(order)));
+        let may = offered.placement && placement_agreed(features);
+        return Ok(may.then_some(Heard::Order(order)));
     }
     let question = Hello::parse(frame).filter(|hello| hello.kind == Kind::Question);
     Ok(question.map(|question| {
@@ -70,11 +72,11 @@ pub(super) fn hear<M: GuestMemory>(
         }
         let asks = question.features & hello::CHUNKS != 0;
         let long = Header::len(features) == chunk::HEADER_LEN;
-        let limits = offered.filter(|_| asks && long);
+        let limits = offered.chunks.filter(|_| asks && long);
         if limits.is_some() {
             does |= hello::CHUNKS;
         }
-        if placement_agreed(features) {
+        if offered.placement && placement_agreed(features) {
             does |= hello::PLACEMENT;
         }
         Heard::Question(Hello {

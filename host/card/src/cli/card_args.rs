@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
-use wireboot_card::{Lies, Pace};
+use clap::{Args, ValueEnum};
+use wireboot_card::{Beyond, Lies, Pace};
 use wireboot_server::cli::allow_many_files;
 
 use super::check;
@@ -23,7 +23,16 @@ use crate::program::{Filter, PairOf, Program};
 use crate::stage::Stage;
 use crate::wires::HostWire;
 
-/// Offloads, chunks, speed, faults, counters.
+/// Whose payload is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PlacementArgument {
+    /// Each driver's that asks.
+    All,
+    /// Nobody's.
+    None,
+}
+
+/// Offloads, chunks, placement, speed, faults, counters.
 #[derive(Args, Clone, Debug)]
 pub struct CardArgs {
     /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
@@ -36,6 +45,9 @@ pub struct CardArgs {
     /// so long for others, with 0 they go as soon as no more are there. What is not named is as by default
     #[arg(long, value_name = "LIST", default_value = chunk::DEFAULT)]
     chunk: ChunkArgument,
+    /// Write payload of TCP to where a driver wants it that asks for that, as wireboot's does: all, or none
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = PlacementArgument::All)]
+    placement: PlacementArgument,
     /// Let units cross a bus, by the models of `wireboot nic table`: pci32-33, pci64-33, pci32-66, pci64-66, or per-transfer=NS,rate=R. It carries one at a
     /// time, either way. Rates are in bits a second, with k, m or g behind
     #[arg(long, value_name = "BUS")]
@@ -91,7 +103,10 @@ impl CardArgs {
     ) -> Result<HostCard> {
         let offer = Offer {
             offloads: self.offload.0,
-            chunks: self.chunk.0,
+            beyond: Beyond {
+                chunks: self.chunk.0,
+                placement: self.placement == PlacementArgument::All,
+            },
         };
         // Each machine may have some hundred files at once.
         allow_many_files();

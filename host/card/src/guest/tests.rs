@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use tempfile::TempDir;
 use wireboot_card::coalesce::Limits;
-use wireboot_card::{Counters, Lies, Pace, feature};
+use wireboot_card::{Beyond, Counters, Lies, Pace, feature};
 use wireboot_fetch::Event;
 use wireboot_server::directory::Directory;
 use wireboot_server::event::Events;
@@ -37,8 +37,22 @@ const CHUNKS: Limits<Duration> = Limits {
 };
 const PLAIN: Offer = Offer {
     offloads: 0,
-    chunks: None,
+    beyond: Beyond {
+        chunks: None,
+        placement: false,
+    },
 };
+
+/// All that it does, for these offloads.
+fn offer(offloads: u64, chunks: Option<Limits<Duration>>) -> Offer {
+    Offer {
+        offloads,
+        beyond: Beyond {
+            chunks,
+            placement: true,
+        },
+    }
+}
 
 /// A directory with a file, as a card serves it.
 struct Served {
@@ -124,7 +138,7 @@ fn files_come_whole_with_each_offload_and_chunks_on_and_off() {
         feature::KNOWN,
     ] {
         for chunks in [None, Some(CHUNKS)] {
-            let offer = Offer { offloads, chunks };
+            let offer = offer(offloads, chunks);
             let socket = served.socket("card");
             let card = Card::start(&served.files(), &socket, offer, Lies::default());
             let guest = Guest::connect(&socket, MAC).unwrap();
@@ -165,10 +179,7 @@ fn files_come_whole_over_ipv6() {
         ipv4_segments,
         feature::KNOWN,
     ] {
-        let offer = Offer {
-            offloads,
-            chunks: None,
-        };
+        let offer = offer(offloads, None);
         let socket = served.socket("card");
         let card = Card::start(&served.files(), &socket, offer, Lies::default());
         let guest = Guest::connect(&socket, MAC).unwrap();
@@ -209,10 +220,7 @@ fn files_come_whole_over_ipv6() {
 fn payload_is_placed() {
     let served = Served::new(24 << 20);
     for chunks in [None, Some(CHUNKS)] {
-        let offer = Offer {
-            offloads: feature::KNOWN,
-            chunks,
-        };
+        let offer = offer(feature::KNOWN, chunks);
         let socket = served.socket("card");
         let card = Card::start(&served.files(), &socket, offer, Lies::default());
         let guest = Guest::connect(&socket, MAC).unwrap();
@@ -233,7 +241,7 @@ fn who_begins_anew_in_mid_transfer_gets_all() {
     let socket = served.socket("card");
     for offloads in [0, feature::KNOWN] {
         let chunks = Some(CHUNKS);
-        let offer = Offer { offloads, chunks };
+        let offer = offer(offloads, chunks);
         let card = Card::start(&served.files(), &socket, offer, Lies::default());
         // By the same connection, then by others.
         let guest = Guest::connect(&socket, MAC).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
 use wireboot_card::coalesce::Limits;
-use wireboot_card::{Card, Turn, Wire, feature};
+use wireboot_card::{Beyond, Card, Turn, Wire, feature};
 use wireboot_fetch::Service;
 use wireboot_net::Instant;
 use wireboot_nic::virtio::VirtioNet;
@@ -48,7 +48,10 @@ where
         let offloads = stage.offloads() & features;
         let offered = feature::consistent(feature::RINGS | offloads);
         let mut card = Card::new(stage);
-        card.offer_chunks(chunks);
+        card.offer(Beyond {
+            chunks,
+            ..Beyond::default()
+        });
         let (ours, theirs) = UnixStream::pair().context("making sockets")?;
         let connection = Connection::new(theirs)?;
         let (orders, told) = channel();

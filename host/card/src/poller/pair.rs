@@ -4,8 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use wireboot_card::coalesce::Limits;
-use wireboot_card::{Armed, Card, Lies, Queue, RingFault, Turn, Wire};
+use wireboot_card::{Armed, Beyond, Card, Lies, Queue, RingFault, Turn, Wire};
 
 use super::{Woken, empty, ring};
 use crate::memory::Mapping;
@@ -38,15 +37,10 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(
-        name: Arc<str>,
-        stage: Stage,
-        lies: Lies,
-        chunks: Option<Limits<Duration>>,
-    ) -> Self {
+    pub(super) fn new(name: Arc<str>, stage: Stage, lies: Lies, beyond: Beyond) -> Self {
         let mut card = Card::new(stage);
         card.lie(lies);
-        card.offer_chunks(chunks);
+        card.offer(beyond);
         Self {
             name,
             card,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use wireboot_card::model::{Bus, Picos, Rate};
-use wireboot_card::{GuestMemory, Pace, Queue, RingFault, RingLayout, RingStart, feature};
+use wireboot_card::{Beyond, GuestMemory, Pace, Queue, RingFault, RingLayout, RingStart, feature};
 use wireboot_namespace::{inside, sh};
 
 use super::*;
@@ -73,7 +73,8 @@ impl Guest {
             };
             Mapping::new(&[(place, &file)]).unwrap()
         };
-        let poller = Poller::start("card".into(), stages, Lies::default(), None).unwrap();
+        let poller =
+            Poller::start("card".into(), stages, Lies::default(), Beyond::default()).unwrap();
         let mut handle = poller.handle();
         handle.set_memory(Some(mapping()));
         let guest = Self {

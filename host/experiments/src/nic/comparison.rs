@@ -81,6 +81,8 @@ const OFFLOADS: &str = "guest_tso4,guest_tso6,host_tso4,host_tso6,host_ufo";
 const SINGLE: &[&str] = &["--chunk", "none", "--offload", OFFLOADS];
 /// Frames in chunks.
 const CHUNKS: &[&str] = &["--offload", OFFLOADS];
+/// Payload goes to the driver's buffers.
+const NOT_PLACED: &[&str] = &["--placement", "none"];
 /// As the card is by itself.
 const ALL: &[&str] = &[];
 
@@ -134,7 +136,7 @@ const fn served(
 }
 
 /// All of them.
-pub(super) const COMPARISONS: [Comparison; 12] = [
+pub(super) const COMPARISONS: [Comparison; 13] = [
     Comparison {
         id: "tap-frames",
         title: "frames thrown away",
@@ -178,9 +180,17 @@ pub(super) const COMPARISONS: [Comparison; 12] = [
         "serve-http",
         "HTTP",
         Protocol::Http,
-        ALL,
+        NOT_PLACED,
         "wireboot-http",
         1.3,
+    ),
+    served(
+        "serve-http-placed",
+        "HTTP, with placement",
+        Protocol::Http,
+        ALL,
+        "wireboot-http",
+        2.0,
     ),
     same("ipxe-http", "iPXE, HTTP from nginx", "ipxe-efi-http", 1.3),
     same("ipxe-tftp", "iPXE, TFTP from atftpd", "ipxe-efi-tftp", 1.5),

@@ -32,7 +32,10 @@ const QUESTION: Hello = Hello {
 /// A card that gathers frames for this guest, which has buffers of `len` bytes.
 fn asked(features: u64, limits: Limits<Duration>, len: u32) -> (Card<Script>, Guest) {
     let (mut card, mut guest) = card_and_guest(features);
-    card.offer_chunks(Some(limits));
+    card.offer(Beyond {
+        chunks: Some(limits),
+        ..Beyond::default()
+    });
     guest.send(Header::default(), &QUESTION.emit(), &[], false);
     guest.transmit.publish(&guest.memory);
     offer(&mut guest, len);
@@ -81,7 +84,10 @@ fn the_card_keeps_within_both_limits() {
     };
     for (features, does) in [(feature::VERSION_1, CHUNKS), (0, 0)] {
         let (mut card, mut guest) = card_and_guest(features);
-        card.offer_chunks(Some(limits));
+        card.offer(Beyond {
+            chunks: Some(limits),
+            ..Beyond::default()
+        });
         guest.send(Header::default(), &QUESTION.emit(), &[], false);
         guest.transmit.publish(&guest.memory);
         offer(&mut guest, 2000);
@@ -101,7 +107,10 @@ fn the_card_keeps_within_both_limits() {
 #[test]
 fn nobody_gets_chunks_who_has_not_asked() {
     let (mut card, mut guest) = card_and_guest(feature::VERSION_1);
-    card.offer_chunks(Some(AT_ONCE));
+    card.offer(Beyond {
+        chunks: Some(AT_ONCE),
+        ..Beyond::default()
+    });
     offer(&mut guest, 4096);
     comes(&mut card, &[60, 60]);
     card.turn(&guest.memory, NOW);

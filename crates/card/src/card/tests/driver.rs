@@ -8,13 +8,13 @@ use std::vec::Vec;
 use crate::coalesce::Limits;
 use crate::testing::{Loopback, Script};
 use crate::{
-    Card, Counters, GuestMemory, Lie, Lies, Queue, RingLayout, RingStart, Span, Unmapped, Wire,
-    feature,
+    Beyond, Card, Counters, GuestMemory, Lie, Lies, Queue, RingLayout, RingStart, Span, Unmapped,
+    Wire, feature,
 };
 use wireboot_nic::model::{Model, ModelConfig, ModelPci};
 use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{Fault, Nic, Offload, Receive, SendError, Transmit};
-use wireboot_wire::card::hello::{CHUNKS, DATAGRAMS, PLACEMENT};
+use wireboot_wire::card::hello::{CHUNKS, DATAGRAMS};
 
 /// virtio-net's feature bit for an address of its own.
 const MAC: u64 = 1 << 5;
@@ -104,7 +104,10 @@ fn round(features: u64) -> Counters {
 /// The same in chunks.
 fn round_in_chunks(features: u64, limits: Limits<Duration>, budget: usize) -> Counters {
     let (mut nic, mut card, memory) = pair(features, Loopback::default());
-    card.offer_chunks(Some(limits));
+    card.offer(Beyond {
+        chunks: Some(limits),
+        ..Beyond::default()
+    });
     nic.ask_card(99).unwrap();
     card.turn(&memory, Duration::ZERO);
     nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
@@ -263,9 +266,9 @@ fn asked(features: u64) -> Option<u32> {
 
 #[test]
 fn the_driver_and_the_card_agree() {
-    assert_eq!(asked(feature::KNOWN), Some(DATAGRAMS | PLACEMENT));
-    assert_eq!(asked(feature::KNOWN & !feature::MRG_RXBUF), Some(PLACEMENT));
-    assert_eq!(asked(feature::KNOWN & !feature::GUEST_UFO), Some(PLACEMENT));
+    assert_eq!(asked(feature::KNOWN), Some(DATAGRAMS));
+    assert_eq!(asked(feature::KNOWN & !feature::MRG_RXBUF), Some(0));
+    assert_eq!(asked(feature::KNOWN & !feature::GUEST_UFO), Some(0));
     assert_eq!(asked(feature::VERSION_1), Some(0));
 }
 

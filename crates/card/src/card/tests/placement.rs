@@ -14,11 +14,11 @@ use super::driver::{AT_ONCE, Memory, pair};
 use crate::frame::{Ip, u32_at};
 use crate::testing::Script;
 use crate::testing::packets::{Link, TcpFields, tcp};
-use crate::{Card, GuestMemory, Header, Queue, Span, Unmapped, feature};
+use crate::{Beyond, Card, GuestMemory, Header, Queue, Span, Unmapped, feature};
 use wireboot_nic::model::ModelPci;
 use wireboot_nic::virtio::VirtioNet;
-use wireboot_nic::{LentMemory, Nic, Receive, Transmit};
-use wireboot_wire::card::placement::Ends;
+use wireboot_nic::{LentMemory, Nic, Offload, Receive, Transmit};
+use wireboot_wire::card::placement::{Ends, Order};
 
 /// The first byte's, so that the numbers begin anew in the middle.
 const FIRST: u32 = 0xffff_c000;
@@ -127,7 +127,10 @@ impl World {
             ..Script::default()
         };
         let (mut nic, mut card, memory) = pair(features, wire);
-        card.offer_chunks(chunks.then_some(AT_ONCE));
+        card.offer(Beyond {
+            chunks: chunks.then_some(AT_ONCE),
+            placement: true,
+        });
         nic.ask_card(99).unwrap();
         card.turn(&memory, Duration::ZERO);
         nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
@@ -407,14 +410,29 @@ fn memory_that_is_not_the_guests_is_refused() {
     assert_eq!((world.placed(), world.gone()), (0, 1));
 }
 
-/// A guest without checksums from its card is not told whose are right.
+/// A guest without checksums from its card is not told whose are right. Nor is it done by a card that does not offer it, whatever a guest orders.
 #[test]
-fn it_is_not_offered_without_checksums() {
-    let (mut nic, mut card, memory) = pair(feature::VERSION_1, Script::default());
-    nic.ask_card(99).unwrap();
-    card.turn(&memory, Duration::ZERO);
-    nic.split().0.burst(8, |_| panic!("a frame")).unwrap();
-    assert!(nic.agreed().is_some() && nic.placer().is_none());
+fn it_needs_an_offer_and_checksums() {
+    for (features, placement) in [(feature::VERSION_1, true), (feature::KNOWN, false)] {
+        let (mut nic, mut card, memory) = pair(features, Script::default());
+        card.offer(Beyond {
+            placement,
+            ..Beyond::default()
+        });
+        nic.ask_card(99).unwrap();
+        let order = Order::Leave(ends(false, 1), 1).emit([2; 6]);
+        let (mut rx, mut tx) = nic.split();
+        tx.send(order.len(), Offload::None, |frame| {
+            frame.copy_from_slice(&order);
+        })
+        .unwrap();
+        tx.flush().unwrap();
+        card.turn(&memory, Duration::ZERO);
+        rx.burst(8, |_| panic!("a frame")).unwrap();
+        assert!(nic.agreed().is_some() && nic.placer().is_none());
+        assert_eq!(card.counters().send_not_understood, 1);
+        assert!(card.agreed.placement.is_idle());
+    }
 }
 
 #[derive(Clone, Debug)]

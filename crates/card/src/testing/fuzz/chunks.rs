@@ -7,7 +7,7 @@ use std::vec::Vec;
 use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 
 use super::Bytes;
-use crate::card::Card;
+use crate::card::{Beyond, Card};
 use crate::coalesce::Limits;
 use crate::feature;
 use crate::header::Header;
@@ -47,7 +47,10 @@ pub fn fuzz_card_chunks(data: &[u8]) {
     };
     let mut guest = Guest::new(16, features);
     let mut card = Card::new(Script::default());
-    card.offer_chunks(Some(limits));
+    card.offer(Beyond {
+        chunks: Some(limits),
+        ..Beyond::default()
+    });
     guest.start(&mut card).unwrap();
     let question = Hello {
         kind: Kind::Question,

@@ -68,7 +68,7 @@ fn lied_to(served: &Served, seed: u64) -> (Lie, End) {
     let offloads = OFFLOADS[random.usize(..OFFLOADS.len())];
     let chunks = random.bool().then_some(CHUNKS);
     let scheme = ["tftp", "http"][random.usize(..2)];
-    let offer = Offer { offloads, chunks };
+    let offer = offer(offloads, chunks);
     let socket = served.socket(&format!("card{}", seed % THREADS));
     let card = Card::start(&served.files(), &socket, offer, Lies::new(&[lie], seed));
     let guest = Guest::connect(&socket, MAC).unwrap();
@@ -116,10 +116,7 @@ fn a_card_that_does_wrong_ends_in_the_file_or_an_error() {
 fn a_guest_that_scribbles_in_its_rings_harms_itself() {
     let served = Served::new(100_000);
     let socket = served.socket("card");
-    let offer = Offer {
-        offloads: feature::KNOWN,
-        chunks: Some(CHUNKS),
-    };
+    let offer = offer(feature::KNOWN, Some(CHUNKS));
     let card = Card::start(&served.files(), &socket, offer, Lies::default());
     let guest = Guest::connect(&socket, MAC).unwrap();
     for seed in 0..200 {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tempfile::TempDir;
 use wireboot_card::coalesce::Limits;
-use wireboot_card::{GuestMemory, Lies, Pace, Queue, RingLayout, RingStart};
+use wireboot_card::{Beyond, GuestMemory, Lies, Pace, Queue, RingLayout, RingStart};
 use wireboot_server::directory::Directory;
 use wireboot_server::event::Events;
 use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
@@ -534,7 +534,11 @@ fn asked_for(
         Pace::default(),
         None,
     );
-    let poller = Poller::start("card".into(), vec![stage], Lies::default(), chunks).unwrap();
+    let beyond = Beyond {
+        chunks,
+        ..Beyond::default()
+    };
+    let poller = Poller::start("card".into(), vec![stage], Lies::default(), beyond).unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
