@@ -471,8 +471,12 @@ fn receive<M: GuestMemory>(
             answer_guest(queue, memory, gather, answer, counters)?;
             continue;
         }
-        if let Some(note) = placement.take_ended() {
-            queue.note(memory, 0, Header::default(), note)?;
+        if let Some(id) = placement.take_ended() {
+            let ended = Note::Ended { id };
+            if queue.note(memory, 0, Header::default(), ended)? != Delivered::Yes {
+                placement.tell(id);
+                return Ok((units, false));
+            }
             continue;
         }
         let room = placement.arrange(room, unit, most);
@@ -540,8 +544,9 @@ fn deliver<M: GuestMemory>(
     if placement.is_idle() {
         return queue.deliver(memory, header, len);
     }
-    match placement.settle(memory, queue.found(), &header, len)? {
+    match placement.settle(memory, queue.found(), queue.room_len(), &header, len)? {
         Settled::Whole => queue.deliver(memory, header, len),
+        Settled::Lost => Ok(Delivered::TooLong),
         Settled::Noted { len, note } => {
             if let Note::Placed { len, .. } = note {
                 counters.placed.count(len as usize);

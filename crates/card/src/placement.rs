@@ -55,6 +55,8 @@ pub(crate) enum Settled {
     Whole,
     /// Its first `len` bytes are in the buffers. The note belongs behind them.
     Noted { len: usize, note: Note },
+    /// The buffers have no room for a note behind it. Its connection's placement has ended.
+    Lost,
 }
 
 /// A segment of TCP, by its headers.
@@ -237,16 +239,15 @@ impl Placement {
     }
 
     /// A guest that asks for ever more without taking answers is not told of all.
-    fn tell(&mut self, id: u32) {
+    pub(crate) fn tell(&mut self, id: u32) {
         if self.ended.len() < ENDS {
             self.ended.push_back(id);
         }
     }
 
-    /// What is to be told by a note alone.
-    pub(crate) fn take_ended(&mut self) -> Option<Note> {
-        let id = self.ended.pop_front()?;
-        Some(Note::Ended { id })
+    /// The last region of a connection whose end is to be told by a note alone.
+    pub(crate) fn take_ended(&mut self) -> Option<u32> {
+        self.ended.pop_front()
     }
 
     /// Whether [`Self::take_ended`] has one.
@@ -279,29 +280,33 @@ impl Placement {
                 break;
             }
         }
+        if left > 0 {
+            return found;
+        }
         connection.target(most, &mut self.target);
         self.arranged.extend_from_slice(&self.target);
         self.head = Some(connection.head);
         &self.arranged
     }
 
-    /// Sees to a unit that has come to the room that was arranged last. `found` are the guest's buffers.
+    /// Sees to a unit that has come to the room that was arranged last. `found` are the guest's buffers, with room for `room` bytes.
     pub(crate) fn settle<M: GuestMemory>(
         &mut self,
         memory: &M,
         found: &[Span],
+        room: usize,
         header: &Header,
         len: usize,
     ) -> Result<Settled, Unmapped> {
         let arranged = self.head.take();
         let mut bytes = [0; MAX_HEAD];
         let head = bytes.get_mut(..len.min(MAX_HEAD)).unwrap_or_default();
-        let room = if arranged.is_some() {
+        let filled = if arranged.is_some() {
             &self.arranged
         } else {
             found
         };
-        gather(memory, room, head)?;
+        gather(memory, filled, head)?;
         let segment = Segment::parse(head, len).filter(|segment| segment.payload > 0);
         let index = segment
             .as_ref()
@@ -313,6 +318,7 @@ impl Placement {
             && segment.sequence == connection.next
             && may_be_placed(segment, header)
             && segment.payload <= connection.room()
+            && segment.head + NOTE_LEN <= room
         {
             return Ok(noted(segment.head, self.advance(0, segment.payload)));
         }
@@ -323,14 +329,14 @@ impl Placement {
         let (Some(segment), Some(index)) = (segment, index) else {
             return Ok(Settled::Whole);
         };
-        self.settle_segment(memory, found, header, &segment, index)
+        self.settle_segment(memory, (found, room), header, &segment, index)
     }
 
     /// The same for a segment of a connection, all of which is in the guest's buffers.
     fn settle_segment<M: GuestMemory>(
         &mut self,
         memory: &M,
-        found: &[Span],
+        (found, room): (&[Span], usize),
         header: &Header,
         segment: &Segment,
         index: usize,
@@ -346,11 +352,20 @@ impl Placement {
         }
         let fits = usize::try_from(beyond).is_ok_and(|beyond| beyond <= connection.room());
         let len = segment.head + segment.payload;
-        if before < 0 || !fits || !may_be_placed(segment, header) {
-            let note = self.remove(index).map(|id| Note::Ended { id });
-            return Ok(noted(len, note));
+        let may = before >= 0 && fits && may_be_placed(segment, header);
+        let at = if may {
+            segment.head + before as usize
+        } else {
+            len
+        };
+        if !may || at + NOTE_LEN > room {
+            let last = self.remove(index);
+            if at + NOTE_LEN > room {
+                last.into_iter().for_each(|id| self.tell(id));
+                return Ok(Settled::Lost);
+            }
+            return Ok(noted(len, last.map(|id| Note::Ended { id })));
         }
-        let at = segment.head + before as usize;
         connection.target(len - at, &mut self.target);
         copy(memory, (found, at), (&self.target, 0), len - at)?;
         connection.head = segment.head;

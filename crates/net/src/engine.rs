@@ -119,7 +119,7 @@ impl<N: Nic> Engine<N> {
         self.tasks
             .retain_mut(|task| task.as_mut().poll(&mut context) == Poll::Pending);
         if let Some(placer) = self.nic.placer() {
-            self.stack.state().flows.place(placer);
+            self.stack.state().flows.place(placer, now);
         }
         let (_, mut tx) = self.nic.split();
         let state = &mut *self.stack.state();

@@ -38,7 +38,10 @@ pub trait Placer {
         memory: Box<dyn LentMemory>,
     ) -> Result<(), SendError>;
 
-    /// Asks for all memory of a connection's, which the device gives back at some time.
+    /// Whether the device has memory of a connection's.
+    fn has(&self, ends: &Ends) -> bool;
+
+    /// Asks for all memory of a connection's, which the device gives back at some time, if it hears of it.
     ///
     /// # Errors
     /// [`SendError`]; try again.

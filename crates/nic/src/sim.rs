@@ -242,6 +242,11 @@ impl SimNic {
         lock(&self.tx.outbound).up = up;
     }
 
+    /// It knows no more what it was lent, until it is asked for that.
+    pub fn forget_memory(&mut self) {
+        self.rx.placing.forgets = true;
+    }
+
     /// From now on it gives memory back only when that is full.
     pub fn keep_memory(&mut self) {
         self.rx.placing.keeps = true;

@@ -452,6 +452,10 @@ impl<P: PciFunction> Placer for VirtioNet<P> {
         Ok(())
     }
 
+    fn has(&self, ends: &Ends) -> bool {
+        self.queues.rx.placed.last_of(ends).is_some()
+    }
+
     fn leave(&mut self, ends: &Ends) -> Result<(), SendError> {
         match self.queues.rx.placed.last_of(ends) {
             Some(last) => self.order(&Order::Leave(*ends, last)),

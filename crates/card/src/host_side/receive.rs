@@ -123,7 +123,7 @@ impl ReceiveQueue {
 
     /// Bytes behind the next unit's header.
     #[inline]
-    fn room_len(&self) -> usize {
+    pub(crate) fn room_len(&self) -> usize {
         self.total.saturating_sub(self.at + self.header_len)
     }
 

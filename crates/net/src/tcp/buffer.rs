@@ -37,16 +37,22 @@ impl Destination {
     #[inline]
     fn room_for(&mut self, payload: Parts<'_>) -> usize {
         if self.may_be_lent {
-            self.room_beside_loans(payload)
+            self.room_beside_loans(0, payload)
         } else {
             self.room()
         }
     }
 
+    /// The same from the next byte on, where `payload` begins so far ahead.
     #[inline(never)]
-    fn room_beside_loans(&mut self, payload: Parts<'_>) -> usize {
-        self.may_be_lent = self.region.first_lent(self.start) < self.region.end();
-        self.region.reach(self.at, payload)
+    fn room_beside_loans(&mut self, ahead: usize, payload: Parts<'_>) -> usize {
+        self.may_be_lent = self.is_lent();
+        ahead.saturating_add(self.region.reach(self.at.saturating_add(ahead), payload))
+    }
+
+    /// Whether somebody has memory of the region's, filled or not.
+    fn is_lent(&self) -> bool {
+        self.region.first_lent(0) < self.region.end()
     }
 
     /// Lends a device what lies `edge` bytes ahead, or follows the last loan. How far ahead that is.
@@ -153,12 +159,12 @@ impl ReceiveBuffer {
         (self.held.len == 0 && fits).then_some(destination)
     }
 
-    /// Bytes from RCV.NXT on that can be stored now, of which `payload` are the next.
-    pub(crate) fn room_for(&mut self, payload: Parts<'_>) -> usize {
+    /// As far from RCV.NXT on as `payload`, which begins so far ahead, can be stored now.
+    pub(crate) fn room_for(&mut self, ahead: usize, payload: Parts<'_>) -> usize {
         match &mut self.destination {
-            Some(destination) if destination.may_be_lent => {
-                let room = destination.room_beside_loans(payload);
-                if self.held.len == 0 { room } else { 0 }
+            // What is held goes first.
+            Some(destination) if destination.may_be_lent && self.held.len == 0 => {
+                destination.room_beside_loans(ahead, payload)
             }
             _ => self.room(),
         }
@@ -170,19 +176,17 @@ impl ReceiveBuffer {
         destination.is_some_and(|destination| destination.may_be_lent)
     }
 
-    /// Whether a device has some of what the destination shall hold, filled or not.
+    /// Whether a device has some of the destination's memory, filled or not.
     pub(crate) fn is_lent(&self) -> bool {
-        self.destination.as_ref().is_some_and(|destination| {
-            let (region, start) = (&destination.region, destination.start);
-            destination.may_be_lent && region.first_lent(start) < region.end()
-        })
+        let destination = self.destination.as_ref();
+        destination.is_some_and(|destination| destination.may_be_lent && destination.is_lent())
     }
 
     /// Bytes of the destination before the first that a device has.
     pub(crate) fn readable(&self) -> usize {
         self.destination.as_ref().map_or(0, |destination| {
-            let (region, start) = (&destination.region, destination.start);
-            region.first_lent(start).saturating_sub(start)
+            let first = destination.region.first_lent(0);
+            first.saturating_sub(destination.start)
         })
     }
 
@@ -240,12 +244,18 @@ impl ReceiveBuffer {
         self.drain(behind)
     }
 
-    /// Moves what is held to the destination.
+    /// Moves what is held to the destination, unless a device has some of its place.
     pub(crate) fn drain(&mut self, behind: usize) -> usize {
         let Some(destination) = &mut self.destination else {
             return 0;
         };
         let mut span = (self.held.len + behind).min(destination.room());
+        // All or nothing: what lies behind a gap has its place behind what is held.
+        if destination.may_be_lent
+            && destination.region.first_lent(destination.at) < destination.at + span
+        {
+            return 0;
+        }
         let in_order = self.held.len.min(span);
         let mut to = destination.at;
         while span > 0 {
@@ -435,7 +445,10 @@ mod tests {
             let bytes: [&[u8]; 1] = [&[7; 12]];
             let payload = Parts::new(&bytes);
             assert!(buffer.direct(payload).is_none());
-            assert_eq!(buffer.room_for(payload), 10);
+            assert_eq!(buffer.room_for(0, payload), 10);
+            assert_eq!(buffer.room_for(4, payload), 10);
+            assert_eq!(buffer.room_for(12, payload), 12);
+            assert_eq!(buffer.room_for(20, payload), 30);
             buffer
                 .direct(payload.slice(0, 8))
                 .unwrap()
@@ -449,5 +462,28 @@ mod tests {
                 [[7; 20].as_slice(), &[0]].concat()
             );
         }
+    }
+
+    /// What was held comes to the destination when a device has given that back, and not before; what comes meanwhile is held behind it.
+    #[test]
+    fn what_is_held_waits_for_the_memory() {
+        let (writer, _) = prefix(HeapBlock::from(vec![0xee; 30]));
+        let region = Region::new(Memory::new(writer)).by_device();
+        let lent = region.lend_to_device(10, 10).unwrap();
+        let mut buffer = ReceiveBuffer::new(20);
+        buffer.place(&place(0, 8, 8), Parts::new(&[&[1; 8]]));
+        // Behind a gap of one.
+        buffer.place(&place(1, 4, 0), Parts::new(&[&[3; 4]]));
+        assert_eq!(buffer.set_destination(region.clone(), 5, 5), 0);
+        assert_eq!((buffer.held(), buffer.filled()), (8, Some((0, false))));
+        assert_eq!(buffer.room_for(0, Parts::new(&[&[9; 9]])), 12);
+        assert_eq!(buffer.drain(5), 0);
+        drop(lent);
+        buffer.place(&place(0, 1, 5), Parts::new(&[&[2]]));
+        assert_eq!(buffer.drain(0), 13);
+        assert_eq!(buffer.held(), 0);
+        let memory = region.take();
+        let expected = [[1; 8].as_slice(), &[2], &[3; 4], &[0xee; 2]].concat();
+        assert_eq!(memory.rest(5)[..15], expected);
     }
 }

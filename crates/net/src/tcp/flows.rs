@@ -16,6 +16,8 @@ use wireboot_tcp::{Connection, Duration, Instant, Limits, Reply, State};
 
 /// How long a path is used before neighbours and routes are asked again.
 const PATH_LIFETIME: Duration = Duration::from_secs(1);
+/// How long a device may take to give memory back before it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// Resets in a turn that answer segments of no connection.
 const RESETS: usize = 4;
 
@@ -32,21 +34,10 @@ pub(crate) struct Flow {
     pub last_data: Instant,
     pub received: Rc<Cell<u64>>,
     pub acknowledged: Rc<Cell<u64>>,
-    /// A device fills memory of it, or may do so.
-    placed: Placed,
+    /// A device has memory of it that it shall give back.
+    wants_memory: bool,
     /// When a dropped connection is forgotten whatever its state.
     pub forget: Option<Instant>,
-}
-
-/// Whether a device has memory of a connection's.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Placed {
-    Not,
-    Lent,
-    /// It is to give it back, and has not been asked.
-    Wanted,
-    /// It was asked, and has not given it back.
-    Asked,
 }
 
 impl Flow {
@@ -62,7 +53,7 @@ impl Flow {
             last_data: now,
             received: Rc::default(),
             acknowledged: Rc::default(),
-            placed: Placed::Not,
+            wants_memory: false,
             forget: None,
         }
     }
@@ -75,43 +66,40 @@ impl Flow {
         u32::try_from(self.buffer.room()).unwrap_or(u32::MAX)
     }
 
-    /// The same where a device may have memory ahead: bytes that can be stored now. Others have to come again, when it has given that back.
+    /// The same where a device may have memory ahead: as far as this segment can be stored now. What lies beyond has to come again, when the device has
+    /// given that back.
     fn room_for(&mut self, tcp: &Tcp<'_>) -> u32 {
         if !self.buffer.may_be_lent() {
             return self.room();
         }
-        let known = self.connection.rcv_nxt().wrapping_sub(tcp.segment.seq);
-        let new = tcp.payload.slice(known as usize, usize::MAX);
+        // How far it begins behind the next byte, or before it.
+        let ahead = tcp.segment.seq.wrapping_sub(self.connection.rcv_nxt()) as i32;
+        let known = ahead.min(0).unsigned_abs() as usize;
+        let new = tcp.payload.slice(known, usize::MAX);
         if new.is_empty() {
             // A FIN needs none.
             return self.room();
         }
-        let room = self.buffer.room_for(new);
-        if new.len() > room && self.placed == Placed::Lent {
-            self.placed = Placed::Wanted;
-        }
+        let ahead = ahead.max(0) as usize;
+        let room = self.buffer.room_for(ahead, new);
+        self.wants_memory |= room < ahead + new.len();
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
     /// Has a device fill what comes beyond the window that the peer knows.
     fn place(&mut self, placer: &mut dyn Placer) {
-        let ends = self.ends.for_device();
-        if self.placed == Placed::Wanted && placer.leave(&ends).is_ok() {
-            self.placed = Placed::Asked;
+        if self.forget.is_some() || self.wants_memory {
+            return;
         }
-        if self.placed == Placed::Asked && !self.buffer.may_be_lent() {
-            self.placed = Placed::Not;
-        }
-        let may = matches!(self.placed, Placed::Not | Placed::Lent);
-        if may
-            && self.forget.is_none()
-            && let Some((ahead, memory)) = self.buffer.lend(self.connection.rcv_wnd() as usize)
-        {
+        let edge = self.connection.rcv_wnd() as usize;
+        if let Some((ahead, memory)) = self.buffer.lend(edge) {
             let sequence = self.connection.rcv_nxt().wrapping_add(ahead as u32);
             let len = memory.len();
-            if placer.place(&ends, sequence, memory).is_ok() {
+            if placer
+                .place(&self.ends.for_device(), sequence, memory)
+                .is_ok()
+            {
                 self.buffer.lent(ahead, len);
-                self.placed = Placed::Lent;
             }
         }
     }
@@ -181,17 +169,22 @@ impl Flow {
     /// Asks a device for memory that it still has; false when it has none.
     pub(crate) fn wants_memory_back(&mut self) -> bool {
         let is_lent = self.buffer.is_lent();
-        if is_lent && self.placed == Placed::Lent {
-            self.placed = Placed::Wanted;
-        }
+        self.wants_memory |= is_lent;
         is_lent
+    }
+
+    /// Moves what is held to the destination, if that was a device's before.
+    pub(crate) fn drain(&mut self) {
+        if self.buffer.held() > 0 && self.buffer.may_be_lent() {
+            let behind = self.connection.out_of_order() as usize;
+            let count = self.buffer.drain(behind);
+            self.received.set(self.received.get() + count as u64);
+        }
     }
 
     /// Gives the memory back; what lies behind a gap there has to come again.
     pub(crate) fn leave_destination(&mut self) {
-        if !self.wants_memory_back() {
-            self.placed = Placed::Not;
-        }
+        self.wants_memory_back();
         if self.buffer.leave_destination() {
             self.connection.renege();
         }
@@ -228,6 +221,8 @@ pub(crate) struct Flows {
     by_ends: BTreeMap<Ends, usize>,
     /// The slot of the segment before: in a burst most are of one connection.
     last: usize,
+    /// Connections, perhaps former ones, whose memory a device shall give back, and when it is asked again.
+    wanted: Vec<(Ends, Instant)>,
     /// Answers to segments of no connection.
     resets: Vec<(Ends, Reply)>,
     /// Bytes of the receive ring that they share.
@@ -296,10 +291,24 @@ impl Flows {
         }
     }
 
-    /// Has the device fill what may come.
-    pub(crate) fn place(&mut self, placer: &mut dyn Placer) {
+    /// Has the device fill what may come, and asks for what it shall give back, until it has done so: an order may be lost with a card.
+    pub(crate) fn place(&mut self, placer: &mut dyn Placer, now: Instant) {
         for flow in self.slots.iter_mut().flatten() {
             flow.place(placer);
+            let known = || self.wanted.iter().any(|(ends, _)| *ends == flow.ends);
+            if flow.wants_memory && !known() {
+                self.wanted.push((flow.ends, now));
+            }
+        }
+        self.wanted.retain_mut(|(ends, due)| {
+            let has = placer.has(&ends.for_device());
+            if has && now >= *due && placer.leave(&ends.for_device()).is_ok() {
+                *due = now + ASK_AGAIN;
+            }
+            has
+        });
+        for flow in self.slots.iter_mut().flatten() {
+            flow.wants_memory &= self.wanted.iter().any(|(ends, _)| *ends == flow.ends);
         }
     }
 

@@ -260,6 +260,7 @@ impl TcpStream {
             if let Some(region) = handed.take() {
                 flow.set_destination(region, at, now);
             }
+            flow.drain();
             let (mut filled, full) = flow.buffer.filled()?;
             let idle = now >= flow.last_data + self.idle_timeout;
             let ending = full.then_some(Ok(0));

@@ -19,6 +19,8 @@ pub(super) struct Placing {
     pub placed: u64,
     /// It gives nothing back that is not full.
     pub keeps: bool,
+    /// It places nothing more, like a card that was started again and knows of no region.
+    pub forgets: bool,
 }
 
 struct Region {
@@ -43,10 +45,15 @@ impl Placer for Placing {
         if !follows || self.ends != Some(*ends) {
             self.regions.clear();
             self.next = sequence;
+            self.forgets = false;
         }
         self.ends = Some(*ends);
         self.regions.push(Region { sequence, memory });
         Ok(())
+    }
+
+    fn has(&self, ends: &Ends) -> bool {
+        self.ends == Some(*ends) && !self.regions.is_empty()
     }
 
     fn leave(&mut self, ends: &Ends) -> Result<(), SendError> {
@@ -66,7 +73,11 @@ impl Placing {
         };
         let end = sequence.wrapping_add((frame.len() - head) as u32);
         let behind = |a: u32, b: u32| a.wrapping_sub(b) as i32 > 0;
-        if self.regions.is_empty() || self.ends != Some(ends) || !behind(end, self.next) {
+        if self.forgets
+            || self.regions.is_empty()
+            || self.ends != Some(ends)
+            || !behind(end, self.next)
+        {
             return false;
         }
         let last = self.regions.last().map_or(self.next, Region::end);

@@ -33,7 +33,12 @@ impl Agreement {
             }
         };
         let datagrams = if_has(feature::GUEST_UFO, DATAGRAMS);
-        let placement = if_has(feature::GUEST_CSUM, PLACEMENT);
+        // Memory for files has no address of an IOMMU's.
+        let placement = if features & feature::ACCESS_PLATFORM == 0 {
+            if_has(feature::GUEST_CSUM, PLACEMENT)
+        } else {
+            0
+        };
         Self {
             understood: CHUNKS | datagrams | placement,
             gives_chunks: false,
