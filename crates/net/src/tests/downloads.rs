@@ -29,6 +29,8 @@ struct Case {
     server_buffer: usize,
     /// Microseconds between two turns while something arrives.
     turn: i64,
+    /// A card that places payload forgets all at these parts of the file, of a thousand.
+    forgets: Vec<u64>,
 }
 
 /// What was received, how it ended, and when, in microseconds.
@@ -67,6 +69,7 @@ impl Case {
             patience: PATIENCE,
             server_buffer: 256 * 1024,
             turn: 5,
+            forgets: Vec::new(),
         }
     }
 
@@ -92,12 +95,19 @@ impl Case {
         });
         let (mut idle, mut forgot) = (0, false);
         let (mut half, mut all) = (None, None);
+        let mut forgets = self.forgets.iter().copied().peekable();
         while done.borrow().is_none() {
             assert!(clock.now() < 900_000_000, "the download does not end");
             let now = Instant::from_micros(clock.now());
             let busy = client.poll(now).unwrap() | server.poll(now);
             idle = if busy { 0 } else { idle + 1 };
             let received = counter.borrow().get();
+            if forgets
+                .next_if(|part| received * 1000 >= part * self.file.len() as u64)
+                .is_some()
+            {
+                client.nic_mut().forget_memory();
+            }
             if received >= self.file.len() as u64 / 2 {
                 half = half.or(Some(clock.now()));
             }
@@ -435,6 +445,7 @@ proptest! {
         seed in any::<u64>(), len in 100_000usize..1_500_000, loss in 0.0..0.03, reorder in 0.0..0.05,
         duplicate in 0.0..0.03, corrupt in 0.0..0.002, coalesce in any::<bool>(), frames in 24usize..512,
         at in 0.0..1.0, end in 0..4, latency in 1u32..20_000, v6 in any::<bool>(), places in any::<bool>(),
+        mut forgets in prop::collection::vec(0..1000_u64, 0..4),
     ) {
         let mut case = Case::new(version(v6), pattern(len));
         let at = (len as f64 * at) as usize;
@@ -443,6 +454,8 @@ proptest! {
         case.nic.coalesce = coalesce;
         case.nic.receive_frames = frames;
         case.nic.places = places;
+        forgets.sort_unstable();
+        case.forgets = forgets;
         case.turn = 20;
         match end {
             0 => {
