@@ -190,7 +190,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             .chain(of_reports.transpose()?)
             .collect(),
         emptied: Vec::new(),
-        calls: &[],
+        program: confine::Program::Server,
     };
     events.say(confine::confine(account.as_ref(), &needs)?);
     if let Some(folder) = &reports {
@@ -364,7 +364,7 @@ pub fn confine_card(
         read: directory.folders_of_programs(),
         written: opened(written)?,
         emptied: opened(emptied)?,
-        calls: confine::CARD,
+        program: confine::Program::Card,
     };
     confine::confine(None, &needs)
 }

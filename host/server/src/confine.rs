@@ -196,13 +196,30 @@ pub(crate) struct Needs<'a> {
     pub written: Vec<PathFd>,
     /// The folders that names are removed from at the end.
     pub emptied: Vec<PathFd>,
-    /// System calls beside those of a server.
-    pub calls: &'static [libc::c_long],
+    /// Whose system calls are left.
+    pub program: Program,
 }
 
-/// What a card needs beside that: files that the kernel has in its cache, threads of its own with doorbells, machines that come and go, their
-/// memory, and the names of its sockets at the end.
-pub(crate) const CARD: &[libc::c_long] = &[
+/// Who is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// A boot server on a network.
+    Server,
+    /// A network card with a boot server in it, which has no network.
+    Card,
+}
+
+/// What a server needs: sockets of IP ([`calls`] says of which), and the process that takes back the address of `--address`.
+const SERVER: &[libc::c_long] = &[
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+];
+
+/// What a card needs: files that the kernel has in its cache, threads of its own with doorbells, machines that come and go, their memory, and the
+/// names of its sockets at the end.
+const CARD: &[libc::c_long] = &[
     libc::SYS_preadv2,
     libc::SYS_fstatfs,
     libc::SYS_eventfd2,
@@ -259,7 +276,7 @@ pub(crate) fn confine(account: Option<&Account>, needs: &Needs<'_>) -> anyhow::R
     let measures = [
         ("no_new_privs", no_new_privs.map(|()| "")),
         ("Landlock", landlock(needs).and_then(in_force)),
-        ("seccomp", seccomp(needs.calls).map(|()| "")),
+        ("seccomp", seccomp(needs.program).map(|()| "")),
     ];
     let told = measures.into_iter().map(|(name, result)| match result {
         Ok(how) => format!("{name}{how}"),
@@ -304,10 +321,10 @@ fn in_force(status: RulesetStatus) -> anyhow::Result<&'static str> {
     }
 }
 
-/// Only the system calls of a server and `more` are left.
-fn seccomp(more: &[libc::c_long]) -> anyhow::Result<()> {
+/// Only the system calls of this program are left.
+fn seccomp(program: Program) -> anyhow::Result<()> {
     let filter = SeccompFilter::new(
-        calls(more)?,
+        calls(program)?,
         // What a library tries first and the kernel may lack, it does without.
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
@@ -317,11 +334,14 @@ fn seccomp(more: &[libc::c_long]) -> anyhow::Result<()> {
     Ok(seccompiler::apply_filter_all_threads(&filter)?)
 }
 
-/// The system calls that are left: files, sockets of IP, memory, threads, time, and `more`.
-fn calls(more: &[libc::c_long]) -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
+/// The system calls that are left: files, what sockets there are, memory, threads, time, and what the program needs besides.
+fn calls(program: Program) -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
     let mut calls: BTreeMap<_, Vec<SeccompRule>> = FREE
         .iter()
-        .chain(more)
+        .chain(match program {
+            Program::Server => SERVER,
+            Program::Card => CARD,
+        })
         .map(|call| (*call, Vec::new()))
         .collect();
     let argument = |number, operator, value| {
@@ -329,10 +349,12 @@ fn calls(more: &[libc::c_long]) -> anyhow::Result<BTreeMap<libc::c_long, Vec<Sec
         SeccompRule::new(vec![condition])
     };
     let domain = |domain: i32| argument(0, SeccompCmpOp::Eq, domain as u64);
-    calls.insert(
-        libc::SYS_socket,
-        vec![domain(libc::AF_INET)?, domain(libc::AF_INET6)?],
-    );
+    if program == Program::Server {
+        calls.insert(
+            libc::SYS_socket,
+            vec![domain(libc::AF_INET)?, domain(libc::AF_INET6)?],
+        );
+    }
     // Threads, and no other processes.
     let thread = libc::CLONE_THREAD as u64;
     let is_thread = argument(0, SeccompCmpOp::MaskedEq(thread), thread)?;
@@ -374,8 +396,6 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_unlinkat,
     libc::SYS_sendfile,
     // Sockets.
-    libc::SYS_bind,
-    libc::SYS_connect,
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_getsockname,
@@ -413,9 +433,6 @@ const FREE: &[libc::c_long] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Of the process that takes back the address of `--address`.
-    libc::SYS_wait4,
-    libc::SYS_waitid,
     libc::SYS_exit,
     libc::SYS_exit_group,
     // Names that newer architectures do without.
@@ -441,7 +458,18 @@ mod tests {
 
     #[test]
     fn no_program_can_be_started_and_no_process_looked_into() {
-        let calls = calls(CARD).unwrap();
+        for program in [Program::Server, Program::Card] {
+            no_harm(&calls(program).unwrap());
+        }
+        assert!(!calls(Program::Server).unwrap()[&libc::SYS_socket].is_empty());
+        // The card has no network.
+        let calls = calls(Program::Card).unwrap();
+        for call in [libc::SYS_socket, libc::SYS_bind, libc::SYS_connect] {
+            assert!(!calls.contains_key(&call), "{call}");
+        }
+    }
+
+    fn no_harm(calls: &BTreeMap<libc::c_long, Vec<SeccompRule>>) {
         for call in [
             libc::SYS_execve,
             libc::SYS_execveat,
@@ -461,9 +489,7 @@ mod tests {
         ] {
             assert!(!calls.contains_key(&call), "{call}");
         }
-        for call in [libc::SYS_socket, libc::SYS_clone] {
-            assert!(!calls[&call].is_empty(), "{call} has no condition");
-        }
+        assert!(!calls[&libc::SYS_clone].is_empty(), "it has no condition");
     }
 
     #[test]
@@ -491,7 +517,7 @@ mod tests {
             read: Vec::new(),
             written: vec![PathFd::new(path("written")).unwrap()],
             emptied: vec![PathFd::new(path("emptied")).unwrap()],
-            calls: CARD,
+            program: Program::Card,
         };
         let denied = |result: io::Result<()>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
@@ -526,7 +552,7 @@ mod tests {
     /// What `body` has, in a thread with the server's filter.
     fn filtered<T: Send>(body: impl FnOnce() -> T + Send) -> T {
         let filter = SeccompFilter::new(
-            calls(&[]).unwrap(),
+            calls(Program::Server).unwrap(),
             SeccompAction::Errno(libc::ENOSYS as u32),
             SeccompAction::Allow,
             std::env::consts::ARCH.try_into().unwrap(),

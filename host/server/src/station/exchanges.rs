@@ -214,6 +214,10 @@ impl Exchanges {
             return (Step::Nothing(None), None);
         };
         exchange.go_on(host, directory, now);
+        if exchange.connection.is_over() {
+            // Nobody waits for it.
+            exchange.held = None;
+        }
         if let Some(step) = held::step(&mut exchange.held, head) {
             return step;
         }

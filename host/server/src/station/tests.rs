@@ -35,6 +35,8 @@ struct Scene {
     longest: Option<usize>,
     /// Of so many frames with bytes of a file, one is not there when it is first asked for; 0 for none.
     missing: u32,
+    /// Files are never there.
+    dead: bool,
     asked: u32,
     waited: u32,
     /// Frames wait; and others came since the client last had its say.
@@ -69,6 +71,7 @@ impl Scene {
             now: Duration::from_secs(1),
             longest: None,
             missing: 0,
+            dead: false,
             asked: 0,
             waited: 0,
             waits: false,
@@ -151,6 +154,10 @@ impl Scene {
                 Some(Cut::Fragments(_)) => 14 + 65_535,
             };
             assert!(whole.len() <= longest);
+            if of_file && self.dead {
+                self.station.hold();
+                continue;
+            }
             if of_file && self.missing > 0 {
                 self.asked += 1;
                 if self.asked.is_multiple_of(self.missing) {
@@ -1465,6 +1472,23 @@ fn what_waits_for_its_payload_comes_whole() {
         assert!(got.as_ref() == Ok(&file));
         assert!(scene.waited > 50, "{}", scene.waited);
     }
+}
+
+/// The client goes away while the disk has not answered: no place is kept for it, and nothing is sent when the disk does.
+#[test]
+fn a_connection_that_is_over_waits_for_no_payload() {
+    let mut scene = Scene::new(&[("file", &bytes(300_000))]);
+    scene.dead = true;
+    let mut client = Client::new(&scene, 4000);
+    client.send(b"GET /file HTTP/1.1\r\n\r\n");
+    client.run(&mut scene, |_| false);
+    assert_eq!(scene.flows(), 1);
+    client.connection.abort();
+    client.run(&mut scene, |_| false);
+    assert_eq!(scene.flows(), 0);
+    scene.dead = false;
+    scene.station.go_on();
+    assert!(scene.all().is_empty());
 }
 
 /// A report, as long as one of doctor.efi's.

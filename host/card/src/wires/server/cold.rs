@@ -163,9 +163,15 @@ impl ColdFiles {
         if self.asked.is_empty() && self.unheard == 0 {
             return false;
         }
-        let before = self.unheard;
+        // First the bell: what comes from here on rings it again. A chunk is there before its ring.
+        let mut rings = [0; 8];
+        let heard = match rustix::io::read(&*self.bell, &mut rings) {
+            Ok(_) => u64::from_ne_bytes(rings),
+            Err(_) => 0,
+        };
+        let mut come = 0;
         for chunk in reader.read.try_iter() {
-            self.unheard += 1;
+            come += 1;
             let part = &chunk.part;
             let is_it = |asked: &Part| asked.holds(&part.content, part.offset, part.len);
             if let Some(n) = self.asked.iter().position(is_it) {
@@ -176,12 +182,8 @@ impl ColdFiles {
             }
             self.chunks.push_back(chunk);
         }
-        let some = self.unheard != before;
-        let mut rings = [0; 8];
-        if rustix::io::read(&*self.bell, &mut rings).is_ok() {
-            self.unheard = self.unheard.saturating_sub(u64::from_ne_bytes(rings));
-        }
-        some
+        self.unheard = (self.unheard + come).saturating_sub(heard);
+        come > 0
     }
 
     /// Has `read` take `len` bytes of a file: by a call of the kernel with these flags, or from where they lie. It may have to begin anew. With
