@@ -2,12 +2,14 @@
 
 mod chunks;
 mod offloads;
+mod placement;
 
 use core::time::Duration;
 use std::vec;
 
 pub use chunks::fuzz_card_chunks;
 pub use offloads::{fuzz_card_fragments, fuzz_card_headers};
+pub use placement::fuzz_card_placement;
 
 use super::{Loopback, VecMemory};
 use crate::card::{Card, Queue};

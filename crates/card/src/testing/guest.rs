@@ -197,6 +197,14 @@ impl Guest {
         }
     }
 
+    /// Addresses of memory that it uses for nothing.
+    #[must_use]
+    pub fn spare(&self) -> core::ops::Range<u64> {
+        // What it sends is shorter.
+        let first = self.buffers[1];
+        first + BUFFER / 2..first + BUFFER
+    }
+
     /// How its queue starts.
     #[must_use]
     pub fn start_of(&self, queue: Queue, base: u16) -> RingStart {

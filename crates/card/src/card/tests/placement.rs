@@ -506,4 +506,9 @@ proptest! {
         world.turn();
         world.nic.stop();
     }
+
+    #[test]
+    fn any_orders(data in prop::collection::vec(any::<u8>(), 0..400)) {
+        crate::testing::fuzz_card_placement(&data);
+    }
 }
