@@ -90,7 +90,9 @@ impl<'a> Stage<'a> {
         let mut card = self.lab.command(&self.program);
         card.args(["nic", "serve"])
             .arg(&play.directory)
-            .args(["--fault", &format!("{kind},seed={}", self.seed)]);
+            .args(["--fault", &format!("{kind},seed={}", self.seed)])
+            // With it, files take too few buffers for each fault to come.
+            .args(["--placement", "none"]);
         let nic = Nic::launch_as(self.lab, &format!("{name}-card"), card)?;
         let mut machine = play.machine.clone();
         nic.attach(&mut machine)?;
