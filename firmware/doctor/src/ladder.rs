@@ -16,6 +16,7 @@ mod frames;
 mod options;
 mod ours;
 mod phases;
+mod stretch;
 mod table;
 mod upload;
 pub(crate) mod wire;

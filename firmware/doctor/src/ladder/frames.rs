@@ -2,6 +2,7 @@
 
 use super::Sample;
 use super::frame::{self, End};
+use super::stretch::Stretch;
 use super::wire::{Unit, Wire};
 use crate::error::Error;
 use alloc::vec::Vec;
@@ -142,10 +143,13 @@ impl Frames {
         // What came first, when, and when the last came. The clock begins behind the first burst, which is not counted.
         let mut first = None;
         let mut last = 0;
+        let mut stretch = Stretch::default();
         self.ask_until_answered(wire, &request, &mut tally, |tally, before, after| {
             let (_, datagrams, bytes) = *first.get_or_insert((after, tally.datagrams, tally.bytes));
-            if tally.datagrams - datagrams > sample.packets {
-                sample.packets = tally.datagrams - datagrams;
+            let packets = tally.datagrams - datagrams;
+            if packets > sample.packets {
+                stretch.add(packets - sample.packets, after - before);
+                sample.packets = packets;
                 sample.bytes = tally.bytes - bytes;
                 sample.busy += after - before;
                 last = after;
@@ -165,6 +169,7 @@ impl Frames {
         sample.sent = datagrams;
         sample.lost = datagrams.saturating_sub(tally.datagrams);
         sample.waited = waited;
+        sample.least = stretch.least();
         Ok(sample)
     }
 

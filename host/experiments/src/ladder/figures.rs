@@ -115,7 +115,7 @@ pub struct Sample {
     /// What the busy time consisted of, where it was recorded.
     #[serde(default)]
     pub phases: Option<Phases>,
-    /// The least ticks that a packet took, on average of 128 in a row, by the firmware's TFTP and HTTP.
+    /// The least ticks that a packet took, on average of 128 in a row: of received frames, and by the firmware's TFTP and HTTP.
     #[serde(default)]
     pub least: Option<u64>,
 }
