@@ -130,6 +130,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
         wireboot: wireboot.as_deref(),
         planted: planted.as_deref(),
         hardware: &arguments.hardware,
+        is_short: false,
         longest: Duration::from_secs(arguments.timeout),
     };
     let progress = ProgressBar::new_spinner();
@@ -176,6 +177,8 @@ pub struct Trial<'a> {
     pub planted: Option<&'a Path>,
     /// What the machine is made of.
     pub hardware: &'a Hardware,
+    /// Whether the installer's initial RAM disk is cut to its first MiB: nothing starts it, and GRUB is slow.
+    pub is_short: bool,
     /// When the boot is examined at the latest.
     pub longest: Duration,
 }

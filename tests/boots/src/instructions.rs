@@ -59,6 +59,7 @@ pub(crate) fn of_services(lab: &Lab) -> Result<()> {
         wireboot: None,
         planted: None,
         hardware: &Hardware::default(),
+        is_short: true,
         longest: PATIENCE,
     };
     let program = doctor_program()?;

@@ -32,6 +32,7 @@ fn bridged() -> NetworkOptions {
 
 fn scene(lab: &Lab, by: By) -> Result<Scene<'_>> {
     let mut scene = Scene::on(lab, bridged(), 1)?;
+    scene.system.check("data.cpio")?;
     scene
         .machine
         .pxe_only((by == By::Pxe).then_some(IpVersion::V6));
@@ -49,7 +50,7 @@ fn files(scene: &Scene<'_>) -> Result<[Daemon; 2]> {
     ])
 }
 
-/// The firmware boots as told, and wireboot runs.
+/// The firmware boots as told, and wireboot does, up to the start of Linux.
 fn boots(scene: &Scene<'_>, by: By) -> Result<RunningMachine> {
     let mut machine = scene.start()?;
     let (begins, fetched) = match by {
@@ -58,7 +59,7 @@ fn boots(scene: &Scene<'_>, by: By) -> Result<RunningMachine> {
     };
     expect(&mut machine, begins)?;
     expect(&mut machine, fetched)?;
-    scene.arrives(&mut machine)?;
+    scene.fetched_right(&mut machine)?;
     Ok(machine)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use wireboot_lab::capture::{Capture, HEADERS};
+use wireboot_lab::capture::{Capture, HEADERS, Transfer};
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::{self, FOLDER};
@@ -13,6 +13,7 @@ use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
+use crate::programs::{has_come, small_menu};
 use crate::scene::{Scene, boot_program, expect, faulty_program, run};
 use crate::system;
 
@@ -60,37 +61,34 @@ pub(crate) fn start(scene: &Scene<'_>) -> Result<RunningMachine> {
     Ok(machine)
 }
 
-/// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
-/// its own, and boot services end while it has everything open. Returns what was agreed for each file on the wire.
-fn to_a_system(
-    scene: &Scene<'_>,
-    settings: &str,
-) -> Result<impl Fn(&str) -> Result<String> + use<>> {
-    prepare(scene, "10.77.0.1", &menu())?;
-    let program = program(scene, settings)?;
-    let _server = scene.serve_program(&program, &[])?;
-    let file = scene.lab.scratch().join("loaders.pcap");
-    let capture = Capture::start(scene.lab, INTERFACE, "udp", HEADERS, &file)?;
-    scene.runs(&mut start(scene)?)?;
-    let transfers = capture.finish()?;
-    Ok(move |file: &str| {
-        let mut transfers = transfers.iter();
-        let transfer = transfers.find(|transfer| transfer.file.trim_start_matches('/') == file);
-        let options = transfer.map(|transfer| transfer.granted.clone());
-        options.with_context(|| format!("{file} was not asked for"))
-    })
+/// What was agreed for a file on the wire.
+fn agreed(transfers: &[Transfer], file: &str) -> Result<String> {
+    let mut transfers = transfers.iter();
+    let transfer = transfers.find(|transfer| transfer.file.trim_start_matches('/') == file);
+    let options = transfer.map(|transfer| transfer.granted.clone());
+    options.with_context(|| format!("{file} was not asked for"))
 }
 
-/// GRUB's reads end in the machine: the server sees wireboot's windows. One file is larger than the memory for it.
+fn capture(scene: &Scene<'_>) -> Result<Capture> {
+    let file = scene.lab.scratch().join("loaders.pcap");
+    Capture::start(scene.lab, INTERFACE, "udp", HEADERS, &file)
+}
+
+/// shim asks for GRUB in its own folder, by its server's name of that; GRUB reads configuration, kernel and RAM disks with a network stack of
+/// its own, and boot services end while it has everything open. GRUB's reads end in the machine: the server sees wireboot's windows. One file is larger than the memory for it.
 pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
     shim_and_grub_in(&Scene::on(lab, NetworkOptions::default(), 68)?)
 }
 
 pub(crate) fn shim_and_grub_in(scene: &Scene<'_>) -> Result<()> {
-    let options = to_a_system(scene, "")?;
-    options(&format!("{FOLDER}/grubx64.efi"))?;
+    prepare(scene, "10.77.0.1", &menu())?;
+    let _server = scene.serve(&[])?;
+    let capture = capture(scene)?;
+    scene.runs(&mut start(scene)?)?;
+    let transfers = capture.finish()?;
+    agreed(&transfers, &format!("{FOLDER}/grubx64.efi"))?;
     for file in ["linux", "system.cpio", "data.cpio"] {
-        let options = options(file)?;
+        let options = agreed(&transfers, file)?;
         ensure!(options.contains("windowsize"), "{file}: {options}");
     }
     Ok(())
@@ -98,9 +96,14 @@ pub(crate) fn shim_and_grub_in(scene: &Scene<'_>) -> Result<()> {
 
 /// GRUB's own requests reach the server.
 pub(crate) fn grub_by_its_own_means(lab: &Lab) -> Result<()> {
-    let options = to_a_system(&Scene::new(lab)?, "near-end 0\n")?;
-    for file in ["linux", "system.cpio", "data.cpio"] {
-        let options = options(file)?;
+    let scene = Scene::new(lab)?;
+    prepare(&scene, "10.77.0.1", &small_menu(&scene)?)?;
+    let _server = scene.serve_program(&program(&scene, "near-end 0\n")?, &[])?;
+    let capture = capture(&scene)?;
+    has_come(&mut start(&scene)?)?;
+    let transfers = capture.finish()?;
+    for file in ["memtest.efi", "data.cpio"] {
+        let options = agreed(&transfers, file)?;
         ensure!(options.contains("blksize=1024"), "{file}: {options}");
         ensure!(!options.contains("windowsize"), "{file}: {options}");
     }

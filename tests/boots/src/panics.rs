@@ -115,7 +115,8 @@ impl Victim<'_> {
     }
 
     /// The boot goes on without the APs.
-    fn loses_processors(self) -> Result<()> {
+    fn loses_processors(mut self) -> Result<()> {
+        self.scene.boot_from_stick(&self.program)?;
         let scene = &self.scene;
         let _server = scene.serve_program(&self.program, &[])?;
         let mut machine = scene.start()?;

@@ -102,7 +102,7 @@ fn first_to_arrive(far: &Far, version: IpVersion, lengths: &[usize]) -> Result<(
     })
 }
 
-/// A whole boot: the configuration comes from near by, the system from behind the link by
+/// A boot: the configuration comes from near by, the system from behind the link by
 /// `http` or `tftp`.
 pub(crate) fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> Result<()> {
     let scene = Scene::on(lab, NetworkOptions::of(version), 1)?.by_stick()?;
@@ -128,5 +128,6 @@ pub(crate) fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> 
         "title Test system\nlinux {url}/linux\ninitrd {url}/system.cpio\ninitrd {url}/data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    scene.boots().map(drop)
+    scene.system.check(&format!("{url}/data.cpio"))?;
+    scene.fetches().map(drop)
 }

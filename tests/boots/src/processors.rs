@@ -19,18 +19,20 @@ use crate::system;
 pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?.by_stick()?;
     scene.machine.processors = 1;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(
         &mut machine,
         "wireboot: the network runs on the BSP: the machine has one processor",
     )?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 pub(crate) fn boot_processor_by_option(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("processors=0 floor=1 http://10.77.0.1/wireboot.conf")?;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(
@@ -42,7 +44,7 @@ pub(crate) fn boot_processor_by_option(lab: &Lab) -> Result<()> {
         &mut machine,
         "wireboot: a download ends that brings less than 1024 bytes in 30 s",
     )?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// A card with three queue pairs, and a processor for each.
@@ -71,7 +73,8 @@ pub(crate) const THREE_ENGINES: &str =
 pub(crate) fn several_engines(lab: &Lab) -> Result<()> {
     let scene = three_engines(lab, 20)?;
     let mut server = scene.serve(&[])?;
-    receives_in_parts(&scene, &mut server).map(drop)
+    let mut machine = receives_in_parts(&scene, &mut server)?;
+    scene.runs(&mut machine)
 }
 
 /// The network has no IPv4, and the server is the only router.
@@ -144,6 +147,7 @@ pub(crate) fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.machine.processors = 4;
     scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: the network runs on processor 1")?;
@@ -151,18 +155,19 @@ pub(crate) fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
         &mut machine,
         "wireboot: 1 of 3 engines: the machine has no more processors, or the card no more queue pairs",
     )?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// Bytes that a queue must have brought: less than the first part of the data of any engine, and more than the disk's queue has, which is
 /// counted as well.
 pub(crate) const SHARE: u64 = 3_000_000;
 
-/// Each of three engines receives a part of the data, by its own queue.
+/// Each of three engines receives a part of the data, by its own queue; Linux starts.
 fn receives_in_parts(scene: &Scene<'_>, server: &mut Server) -> Result<RunningMachine> {
+    scene.system.check("data.cpio")?;
     let mut machine = scene.start()?;
     expect(&mut machine, THREE_ENGINES)?;
-    scene.arrives(&mut machine)?;
+    scene.fetched_right(&mut machine)?;
     let parts = server
         .events()?
         .iter()

@@ -11,7 +11,6 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER, SERVER6};
-use wireboot_lab::payload::FIRST_QUESTION;
 use wireboot_lab::qemu::RunningMachine;
 
 use crate::scene::{Daemon, Scene, boot_program, expect, run};
@@ -104,12 +103,12 @@ fn to_the_menu(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// By dnsmasq's own TFTP, to the installer's first question.
+/// By dnsmasq's own TFTP, to the installer's kernel.
 pub(crate) fn installer_by_dnsmasq(lab: &Lab) -> Result<()> {
     let scene = installer(lab)?;
     let _server =
         servers::dnsmasq_with_tftp(lab, "dnsmasq-in-front.conf", &scene.system.directory)?;
-    to_the_first_question(&scene)
+    starts_the_installer(&scene)
 }
 
 /// The same over IPv6. shim is told a URL.
@@ -132,10 +131,10 @@ pub(crate) fn installer_over_ipv6(lab: &Lab) -> Result<()> {
             &url,
         ],
     )?;
-    to_the_first_question(&scene)
+    starts_the_installer(&scene)
 }
 
-fn to_the_first_question(scene: &Scene<'_>) -> Result<()> {
+fn starts_the_installer(scene: &Scene<'_>) -> Result<()> {
     let capture = capture(scene.lab)?;
     let mut machine = shows_the_menu(scene)?;
     // The menu's entry has the installer on a screen.
@@ -148,7 +147,7 @@ fn to_the_first_question(scene: &Scene<'_>) -> Result<()> {
         expect(&mut machine, "grub> ")?;
         machine.console.send(&format!("{line}\r"))?;
     }
-    expect(&mut machine, FIRST_QUESTION)?;
+    expect(&mut machine, "Linux version")?;
     let transfers = capture.finish()?;
     for file in ["linux", "initrd.gz"] {
         let options = came(scene, &transfers, file)?;

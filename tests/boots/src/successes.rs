@@ -83,6 +83,7 @@ const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 pub(crate) fn from_kea(lab: &Lab) -> Result<()> {
     // With another computer beside it: Kea leaves out an interface without a carrier, and the machine is still off.
     let scene = Scene::on(lab, bridged(), 1)?;
+    scene.system.check("data.cpio")?;
     let _other = scene.network.station("other", PROXY)?;
     let directory = &scene.system.directory;
     let _servers = [
@@ -90,11 +91,12 @@ pub(crate) fn from_kea(lab: &Lab) -> Result<()> {
         servers::atftpd(lab, SERVER.into(), directory)?,
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
-    scene.boots().map(drop)
+    scene.fetches().map(drop)
 }
 
 pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, bridged(), 1)?;
+    scene.system.check("data.cpio")?;
     let station = scene.network.station("proxy", PROXY)?;
     let _kea = servers::kea(lab, "kea-addresses-only.json")?;
     let _server = Server::start(
@@ -104,7 +106,7 @@ pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
         &boot_program()?,
         &["--proxy"],
     )?;
-    let machine = scene.boots()?;
+    let machine = scene.fetches()?;
     ensure!(
         machine
             .console
@@ -117,6 +119,7 @@ pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
 
 pub(crate) fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
     let scene = Scene::on(lab, bridged(), 1)?;
+    scene.system.check("data.cpio")?;
     let station = scene.network.station("proxy", PROXY)?;
     let directory = &scene.system.directory;
     let _servers = [
@@ -125,7 +128,7 @@ pub(crate) fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
     let _proxy = servers::dnsmasq(lab, station.command("dnsmasq"), "dnsmasq-proxy.conf")?;
-    scene.boots().map(drop)
+    scene.fetches().map(drop)
 }
 
 pub(crate) fn by_http_boot(lab: &Lab) -> Result<()> {
@@ -251,8 +254,9 @@ pub(crate) fn without_entropy_device(lab: &Lab) -> Result<()> {
     scene.machine.entropy = false;
     // Nor the instruction.
     scene.machine.processor = "max,-rdrand,-rdseed".to_owned();
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
-    let machine = scene.boots()?;
+    let machine = scene.fetches()?;
     ensure!(
         machine
             .console
@@ -280,7 +284,7 @@ pub(crate) fn right_checksums(lab: &Lab) -> Result<()> {
     }
     system.configure(&entry)?;
     let _server = scene.serve(&[])?;
-    let machine = scene.boots()?;
+    let machine = scene.fetches()?;
     let transcript = machine.console.transcript();
     for file in ["linux", "system.cpio", "data.cpio"] {
         let right = format!("/{file}: sha256 is right");

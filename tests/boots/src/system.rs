@@ -86,6 +86,14 @@ impl System {
         Ok(digest(&bytes))
     }
 
+    /// Has wireboot check its data, which the configuration calls `name`.
+    pub(crate) fn check(&self, name: &str) -> Result<()> {
+        let file = self.directory.join("wireboot.conf");
+        let text = fs::read_to_string(&file).context("reading wireboot.conf")?;
+        let digest = self.digest_of("data.cpio")?;
+        self.configure(&format!("{text}sha256 {digest} {name}\n"))
+    }
+
     /// Gives it another boot configuration.
     pub(crate) fn configure(&self, text: &str) -> Result<()> {
         fs::write(self.directory.join("wireboot.conf"), text).context("writing wireboot.conf")

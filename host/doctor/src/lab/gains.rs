@@ -206,6 +206,7 @@ impl Stage<'_> {
             wireboot: (setting.step == Step::First).then_some(self.programs.wireboot.as_path()),
             planted: Some(&self.programs.planted),
             hardware: &self.hardware,
+            is_short: false,
             longest: LONGEST,
         };
         if let Step::Examination(words) = setting.step {

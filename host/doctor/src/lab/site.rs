@@ -142,11 +142,12 @@ impl Site {
             faults,
             wireboot,
             hardware,
+            is_short,
             ..
         } = *trial;
         let has = |fault| faults.contains(&fault);
         let root = lab.scratch().join("root");
-        files(&root)?;
+        files(&root, is_short)?;
         if let Some(program) = wireboot {
             in_front(program, &root)?;
         }
@@ -345,14 +346,22 @@ fn is_stopped(process: Pid) -> io::Result<bool> {
     Ok(true)
 }
 
+/// A short trial's initial RAM disk, in bytes.
+const SHORT: u64 = 1 << 20;
+
 /// What the servers offer: shim, GRUB, and the installer.
-fn files(root: &Path) -> Result<()> {
+fn files(root: &Path, is_short: bool) -> Result<()> {
     let [kernel, initrd] = INSTALLER_FILES;
     let menu = format!(
         "set timeout=0\nmenuentry x {{\nlinux /{kernel}\ninitrd /{initrd}\ncat /{END}\nsleep 1000\n}}\n"
     );
     shim_and_grub(root, &menu)?;
     payload::copy_installer(root)?;
+    if is_short {
+        let file = fs::File::options().write(true).open(root.join(initrd));
+        file.and_then(|file| file.set_len(SHORT))
+            .context("cutting the initial RAM disk")?;
+    }
     fs::write(root.join(END), "the end of the boot\n").context("writing the last file")
 }
 
