@@ -194,45 +194,32 @@ fn prepare() -> Result<()> {
 /// Tests of a program that run at once: many wait, for a server's patience or for a packet that must not come.
 const AT_ONCE: &str = "8";
 
-/// The host's tests of the workspace, of these kinds.
+/// The host's tests of these kinds, of all that it can test. All have the same packages and features, so that nothing is compiled twice.
 fn tests(kinds: &[&str]) -> Command {
     let mut command = shell::cargo();
     command
-        .args(["test", "--quiet", "--no-fail-fast", "--all-features"])
+        .args(["test", "--workspace", "--all-features", "--no-fail-fast"])
         .args(kinds)
         .env("RUST_TEST_THREADS", AT_ONCE);
     command
 }
 
-/// The tests inside the crates, the examples of the documentation, and the parts of the firmware that the host can test. Some that fail do
-/// not stop the others.
+/// The tests inside the crates, those of the firmware among them, and the examples of the documentation. Some that fail do not stop the others.
 fn unit() -> Result<()> {
-    let mut firmware = shell::cargo();
-    firmware.args([
-        "test",
-        "--quiet",
-        "--package",
-        "wireboot-platform",
-        "--package",
-        "wireboot",
-        "--package",
-        "wireboot-efi-protocols",
-        "--package",
-        "wireboot-efi-doctor",
-        "--package",
-        "wireboot-callers",
-        "--package",
-        "wireboot-planted",
-        "--lib",
-    ]);
-    let inside = tests(&["--lib", "--bins", "--examples"]);
-    let results = [inside, tests(&["--doc"]), firmware].map(|mut command| shell::run(&mut command));
+    let inside = tests(&["--quiet", "--lib", "--bins", "--examples"]);
+    let examples = tests(&["--quiet", "--doc"]);
+    let results = [inside, examples].map(|mut command| shell::run(&mut command));
     results.into_iter().collect()
 }
 
 /// The tests beside the crates: most have servers and clients in networks, and wait much.
 fn network() -> Result<()> {
-    shell::run_beside(&mut tests(&["--test", "*"]))
+    shell::run_beside(&mut tests(&[
+        "--quiet",
+        "--exclude=wireboot-boots",
+        "--test",
+        "*",
+    ]))
 }
 
 /// Every interleaving of what processors share with each other or with a device, in a build of its own.
@@ -267,7 +254,7 @@ fn boots() -> Result<()> {
     if !build::all_built() {
         bail!("nothing to boot: the build failed");
     }
-    shell::run(shell::cargo().args(["test", "--package", "wireboot-boots"]))
+    shell::run(&mut tests(&["--test", "boots"]))
 }
 
 #[cfg(test)]

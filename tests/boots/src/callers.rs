@@ -92,9 +92,10 @@ fn keeper(scene: &Scene<'_>, url: &str) -> Result<PathBuf> {
 
 /// The program came by HTTP, so its device has no PXE base code: loaders read their addresses from its path.
 pub(crate) fn over_ours_by_http(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let mut scene = Scene::new(lab)?;
     prepare(&scene, &http_jobs(&BY_HTTP, "10.77.0.1"))?;
     let program = keeper(&scene, "http://10.77.0.1/callers.efi")?;
+    scene.boot_from_stick(&program)?;
     let _server = scene.serve_program(&program, &[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi http.* over wireboot's network")?;
@@ -130,6 +131,7 @@ pub(crate) fn image_by_wds(lab: &Lab) -> Result<()> {
     scene.machine.memory_mib = 1024;
     prepare(&scene, &format!("wds {IMAGE}\n"))?;
     let program = keeper(&scene, "tftp://10.77.0.1/callers.efi")?;
+    scene.boot_from_stick(&program)?;
     let _server = scene.serve_program(&program, &[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;

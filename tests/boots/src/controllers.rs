@@ -26,7 +26,7 @@ pub(crate) fn fetch() -> Result<()> {
 
 /// iPXE with drivers of its own takes the card from wireboot below it.
 pub(crate) fn ipxe_by_its_own_driver_boots(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let (mut machine, _server) = ipxe(&scene, "ipxe.efi", OWN_DRIVER, &to_the_system())?;
     scene.runs(&mut machine)
 }
@@ -118,7 +118,7 @@ pub(crate) fn card_is_kept_until_it_is_disconnected(lab: &Lab) -> Result<()> {
 
 /// ESXi's order at the end: drivers off the interface, DMA off, boot services ended. The device is reset all the same.
 pub(crate) fn handed_over_without_dma(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut scene = Scene::new(lab)?.by_stick()?;
     // The network card is then the only virtio device.
     scene.machine.entropy = false;
     scene.machine.trace = vec!["virtio_set_status".to_owned()];

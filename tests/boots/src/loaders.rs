@@ -167,7 +167,7 @@ fn shims_grub() -> String {
 /// shim came by HTTP: it asks for GRUB by EFI_HTTP_PROTOCOL. Debian's GRUB has no HTTP in it, so it goes on by TFTP, with a network stack of
 /// its own.
 pub(crate) fn shim_by_http_and_grub(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     prepare_by(&scene, "http", "10.77.0.1", &menu())?;
     let program = program(&scene, "")?;
     let _server = scene.serve_program(&program, &[])?;
@@ -262,7 +262,7 @@ pub(crate) fn to_the_system() -> String {
 }
 
 pub(crate) fn ipxe_boots(lab: &Lab) -> Result<()> {
-    ipxe_boots_in(&Scene::new(lab)?)
+    ipxe_boots_in(&Scene::new(lab)?.by_stick()?)
 }
 
 pub(crate) fn ipxe_boots_in(scene: &Scene<'_>) -> Result<()> {

@@ -40,9 +40,10 @@ fn prepare(scene: &Scene<'_>) -> Result<()> {
 
 /// GRUB gets a system by HTTP, with so many megabytes of data, and starts it. Returns what was on the wire for each file.
 fn grub(lab: &Lab, settings: &str, megabytes: usize) -> Result<Vec<Transfer>> {
-    let scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
+    let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
     prepare(&scene)?;
     let program = program(&scene, settings)?;
+    scene.boot_from_stick(&program)?;
     let _server = scene.serve_program(&program, &[])?;
     let capture = Capture::start(
         lab,

@@ -64,7 +64,7 @@ fn has_its_scripts(scene: &Scene<'_>) -> Result<RunningMachine> {
 
 /// The kernel comes by TFTP, and what is large by HTTP.
 pub(crate) fn boots(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let script = format!(
         "kernel tftp://10.77.0.1/linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
         system::OPTIONS

@@ -75,9 +75,15 @@ fn secure(lab: &Lab) -> Result<Scene<'_>> {
     Ok(scene)
 }
 
+/// From a stick. On a host that is busy enough, OVMF's SMM under TCG keeps an AP for seconds, and stands still when that is ended then.
+fn with_one_processor(mut scene: Scene<'_>) -> Result<Scene<'_>> {
+    scene.machine.processors = 1;
+    scene.by_stick()
+}
+
 /// Microsoft's signature of shim, Debian's of GRUB and of the kernel.
 pub(crate) fn shim_under_secure_boot(lab: &Lab) -> Result<()> {
-    let scene = secure(lab)?;
+    let scene = with_one_processor(secure(lab)?)?;
     prepare(&scene, "10.77.0.1", &menu())?;
     let _servers = serve(&scene)?;
     scene.runs(&mut start(&scene)?)
@@ -85,7 +91,7 @@ pub(crate) fn shim_under_secure_boot(lab: &Lab) -> Result<()> {
 
 /// The same by HTTP.
 pub(crate) fn shim_under_secure_boot_by_http(lab: &Lab) -> Result<()> {
-    let scene = secure(lab)?;
+    let scene = with_one_processor(secure(lab)?)?;
     prepare_by(&scene, "http", "10.77.0.1", &menu())?;
     let _servers = serve(&scene)?;
     scene.runs(&mut start(&scene)?)
@@ -188,7 +194,7 @@ pub(crate) fn grub_with_modules_by_http(lab: &Lab) -> Result<()> {
 
 /// GRUB with its modules in a tree, and Xen, which ends boot services itself.
 pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut scene = Scene::new(lab)?.by_stick()?;
     // Linux under Xen faults early on the newest processor that QEMU has.
     scene.machine.processor = "qemu64".to_owned();
     let directory = &scene.system.directory;
@@ -245,7 +251,7 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
 
 /// GRUB in one file, which came by HTTP, does not go by what it is told: it asks DHCP itself, and goes on by TFTP.
 pub(crate) fn grub_that_asks_dhcp(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let directory = &scene.system.directory;
     let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
     fs::copy(program, directory.join("grub.efi")).context(program)?;

@@ -106,9 +106,10 @@ impl<'lab> Scene<'lab> {
         self.boot_from_stick_at(program).map(drop)
     }
 
-    /// Has wireboot.efi come from a stick, for tests to which it is the same how it came: the firmware's PXE waits 4 s for offers.
+    /// Has the directory's wireboot.efi come from a stick, for tests to which it is the same how it came: the firmware's PXE waits 4 s for offers.
     pub(crate) fn by_stick(mut self) -> Result<Self> {
-        self.boot_from_stick(&boot_program()?)?;
+        let program = self.system.directory.join("wireboot.efi");
+        self.boot_from_stick(&program)?;
         Ok(self)
     }
 

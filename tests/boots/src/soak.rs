@@ -17,7 +17,7 @@ fn soak(lab: &Lab, faults: &[(Fault, Engines)]) -> Result<()> {
         system: System::new(&lab.scratch().join("soak"), &boot_program()?, DATA)?,
         server: wireboot()?,
         accelerator: accel::best(lab, false)?,
-        processors: 4,
+        processors: 3,
         card: CardChoice::Qemu,
         limit: 2 * PATIENCE,
     };
