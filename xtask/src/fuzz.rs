@@ -23,6 +23,9 @@ fn smoke_runs(target: &str) -> u32 {
         "e1000e" => 2_000,
         // Here, up to 60 KB in each frame.
         "card_headers" => 1_000,
+        // Here, of a card and its guest.
+        "card_chunks" | "card_placement" => 4_000,
+        "card_rings" | "frames" => 10_000,
         // Here, of a loader.
         "loader_calls" => 10_000,
         _ => 20_000,

@@ -31,25 +31,28 @@ fn add_idle_card(scene: &mut Scene<'_>) -> Result<()> {
 pub(crate) fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     add_idle_card(&mut scene)?;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
-    scene.boots().map(drop)
+    scene.fetches().map(drop)
 }
 
 pub(crate) fn first_card_without_link(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_stick(&boot_program()?)?;
     add_idle_card(&mut scene)?;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     machine.ask("set_link", json!({ "name": "idle", "up": false }))?;
     expect(&mut machine, "wireboot: .*no link")?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// Some switches let nothing through for long.
 pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_stick(&boot_program()?)?;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     let link = |up: bool| json!({ "name": "net0", "up": up });
@@ -61,7 +64,7 @@ pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     // Longer than the link of one card among several is waited for at first.
     std::thread::sleep(Duration::from_secs(6));
     machine.ask("set_link", link(true))?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// A boot over one of Intel's cards, the firmware's part of it by iPXE's driver from the card's ROM, wireboot's by its own: the
@@ -117,6 +120,7 @@ pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_stick(&boot_program()?)?;
     add_idle_card(&mut scene)?;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: .*52:54:00:77:00:03")?;
@@ -126,7 +130,7 @@ pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
         "wireboot: going on with the next network card",
     )?;
     expect(&mut machine, "wireboot: .*52:54:00:77:00:02")?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// The server is in VLAN 5.
@@ -139,22 +143,23 @@ fn tagged(lab: &Lab) -> Result<Scene<'_>> {
 }
 
 /// The data by TFTP, the rest by HTTP, all of it with the tag.
-fn arrives_tagged(scene: &Scene<'_>) -> Result<()> {
+fn fetches_tagged(scene: &Scene<'_>) -> Result<()> {
     scene.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
+    scene.system.check("tftp://10.77.0.1/data.cpio")?;
     let _server = scene.serve(&[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: VLAN 5")?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// The load options name the VLAN.
 pub(crate) fn in_a_vlan(lab: &Lab) -> Result<()> {
     let mut scene = tagged(lab)?;
     scene.boot_from_disk("vlan=5 http://10.77.0.1/wireboot.conf")?;
-    arrives_tagged(&scene)
+    fetches_tagged(&scene)
 }
 
 /// The stick's wireboot.efi has the VLAN in it; where the configuration is, the network's server says.
@@ -163,5 +168,5 @@ pub(crate) fn in_an_embedded_vlan(lab: &Lab) -> Result<()> {
     let program = scene.lab.scratch().join("tagged.efi");
     embed::configuration(&boot_program()?, "vlan 5\n", &program)?;
     scene.boot_from_stick(&program)?;
-    arrives_tagged(&scene)
+    fetches_tagged(&scene)
 }

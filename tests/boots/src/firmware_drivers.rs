@@ -20,12 +20,13 @@ pub(crate) fn plug_in(scene: &mut Scene<'_>, model: &str, rom: &str) -> Result<(
 
 pub(crate) const BY_UNDI: &str = "the firmware's driver by UNDI";
 
-/// The data by TFTP, the rest by HTTP.
+/// The data by TFTP and checked, the rest by HTTP.
 fn fetch_by_both(scene: &Scene<'_>) -> Result<()> {
     scene.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
-    ))
+    ))?;
+    scene.system.check("tftp://10.77.0.1/data.cpio")
 }
 
 /// To the end, over a card that the firmware's driver drives.
@@ -110,7 +111,7 @@ pub(crate) fn undi_goes_back_to_the_firmware(lab: &Lab) -> Result<()> {
         scene.fails(&mut machine, &["404"])?;
     }
     expect(&mut machine, &format!(r"driven by {BY_UNDI}\s"))?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// Booted by PXE, over the same driver.
@@ -122,7 +123,7 @@ pub(crate) fn by_configuration_over_virtio(lab: &Lab) -> Result<()> {
     let _server = scene.serve_program(&program, &[])?;
     let mut machine = scene.start()?;
     expect(&mut machine, r"driven by the firmware's driver\s")?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// A driver without UNDI.
@@ -197,5 +198,5 @@ pub(crate) fn firmware_has_its_driver_back(lab: &Lab) -> Result<()> {
     fetch_by_both(&scene)?;
     scene.goes_on(&mut machine)?;
     expect(&mut machine, "driven by the firmware's driver")?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }

@@ -542,7 +542,7 @@ fn main() -> ExitCode {
 
 /// So many boots that failed are made a second time, when nothing else runs: the host may have stood still, or a server's time run out.
 /// A fault of ours that comes by chance shows here too, so each is named.
-const SECOND_TRIES: usize = 2;
+const SECOND_TRIES: usize = 4;
 /// Boots in the table of the longest.
 const LONGEST: usize = 12;
 

@@ -20,11 +20,12 @@ fn scene(lab: &Lab) -> Result<Scene<'_>> {
 }
 
 /// The machine makes itself the address that the network lets it make, and fetches its configuration from `url`.
-fn arrives(scene: &Scene<'_>, url: &str) -> Result<()> {
+fn fetches(scene: &Scene<'_>, url: &str) -> Result<()> {
+    scene.system.check("data.cpio")?;
     let mut machine = scene.start()?;
     expect(&mut machine, ADDRESS)?;
     expect(&mut machine, &format!(r"wireboot: {url}: \d+ bytes"))?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// DHCPv6 says what to boot, and gives no addresses.
@@ -36,7 +37,7 @@ pub(crate) fn with_stateless_dhcpv6(lab: &Lab) -> Result<()> {
         servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6-stateless.conf")?,
         servers::nginx(lab, lab.command("nginx"), SERVER6.into(), directory)?,
     ];
-    arrives(&scene, r"http://\[fd00:77::1\]/wireboot\.conf")
+    fetches(&scene, r"http://\[fd00:77::1\]/wireboot\.conf")
 }
 
 /// There is no DHCPv6: the router tells of a name server, and the stick has the URL.
@@ -45,5 +46,5 @@ pub(crate) fn with_a_router_alone(lab: &Lab) -> Result<()> {
     scene.boot_from_disk("http://boot.lab/wireboot.conf")?;
     let _dns = servers::dnsmasq_dns(lab, "boot.lab", &[SERVER6.into()])?;
     let _server = scene.serve(&["--ra", "--no-dhcp", "--dns", "fd00:77::1"])?;
-    arrives(&scene, r"http://boot\.lab/wireboot\.conf")
+    fetches(&scene, r"http://boot\.lab/wireboot\.conf")
 }

@@ -47,6 +47,7 @@ pub(crate) fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
         servers::dnsmasq_dns(lab, "boot.lab", &[SERVER.into(), BLACK_HOLE.into()])?,
     ];
     let _server = scene.serve(&["--no-ipv6", "--dns", "10.77.0.1"])?;
+    scene.system.check("data.cpio")?;
     let mut machine = scene.start()?;
     let waited = seconds_between(
         &mut machine,
@@ -66,7 +67,7 @@ pub(crate) fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
         took < CONNECT_TIMEOUT.as_secs_f64(),
         "the configuration took {took} s"
     );
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// DHCP over IPv4 answers first and names a server behind a gateway that is not there. DHCPv6 answers later.
@@ -93,12 +94,13 @@ pub(crate) fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
             "--dhcp-leasefile=/dev/null",
         ],
     )?;
+    scene.system.check("data.cpio")?;
     let mut machine = scene.start()?;
     expect(&mut machine, r"wireboot: address 10\.77\S+ \(DHCP\)")?;
     let _server = scene.serve(&["--ra"])?;
     let url = format!(r"http://\[{SERVER6}\]/wireboot\.conf");
     expect(&mut machine, &format!("{url}: \\d+ bytes"))?;
-    scene.arrives(&mut machine)
+    scene.fetched_right(&mut machine)
 }
 
 /// How long after the first text on the console the second comes.
