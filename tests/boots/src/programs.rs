@@ -75,7 +75,8 @@ fn secure(lab: &Lab) -> Result<Scene<'_>> {
     Ok(scene)
 }
 
-/// From a stick. On a host that is busy enough, OVMF's SMM under TCG keeps an AP for seconds, and stands still when that is ended then.
+/// From a stick. With an engine on an AP, a few of these boots stood still in GRUB on a very busy host, after that AP had been given up as lost; why is not
+/// known. OVMF with SMM, which Secure Boot needs, has all processors stop together.
 fn with_one_processor(mut scene: Scene<'_>) -> Result<Scene<'_>> {
     scene.machine.processors = 1;
     scene.by_stick()
