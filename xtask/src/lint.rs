@@ -64,8 +64,17 @@ pub(crate) fn clippy() -> Result<()> {
         ]);
         shell::run(&mut cargo)
     };
-    clippy(&[])?;
-    clippy(&["--package", "wireboot-boots"])?;
+    // All but the firmware's, in one go: nothing is compiled twice.
+    let programs = build::FIRMWARE.map(|(package, _)| package);
+    let firmware = programs
+        .iter()
+        .chain(&["wireboot-platform", "wireboot-efi-protocols"]);
+    let others: Vec<_> = firmware
+        .map(|package| format!("--exclude={package}"))
+        .collect();
+    let mut host = vec!["--workspace"];
+    host.extend(others.iter().map(String::as_str));
+    clippy(&host)?;
     // `wireboot serve` alone.
     shell::run(shell::cargo().args([
         "clippy",
