@@ -3,7 +3,7 @@
 use std::mem::discriminant;
 
 use anyhow::{Context, Result, ensure};
-use wireboot_experiments::loaders::{self, Loader, Network, Plan, Program, Programs, Report};
+use wireboot_experiments::loaders::{self, Loader, Network, Plan, Programs, Report};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::packages::Package;
 
@@ -37,8 +37,6 @@ pub(crate) fn each_kind_of_loader_is_measured(lab: &Lab) -> Result<()> {
     ensure!(absent.is_empty(), "{absent:?}");
     // One of each kind: the calls of others, GRUB and iPXE differ by their server alone.
     others.dedup_by_key(|loader| discriminant(&loader.program));
-    // It is shim's GRUB with 49 MB.
-    others.retain(|loader| !matches!(loader.program, Program::Installer));
     let first = others.drain(..1).collect();
     let (networks, _) = loaders::networks(false)?;
     let (stock, ours): (Vec<_>, Vec<_>) = networks

@@ -11,6 +11,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER, SERVER6};
+use wireboot_lab::payload::FIRST_QUESTION;
 use wireboot_lab::qemu::RunningMachine;
 
 use crate::scene::{Daemon, Scene, boot_program, expect, run};
@@ -103,12 +104,12 @@ fn to_the_menu(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// By dnsmasq's own TFTP, to the installer's kernel.
+/// By dnsmasq's own TFTP, to the installer's first question.
 pub(crate) fn installer_by_dnsmasq(lab: &Lab) -> Result<()> {
     let scene = installer(lab)?;
     let _server =
         servers::dnsmasq_with_tftp(lab, "dnsmasq-in-front.conf", &scene.system.directory)?;
-    starts_the_installer(&scene)
+    to_the_first_question(&scene)
 }
 
 /// The same over IPv6. shim is told a URL.
@@ -131,10 +132,10 @@ pub(crate) fn installer_over_ipv6(lab: &Lab) -> Result<()> {
             &url,
         ],
     )?;
-    starts_the_installer(&scene)
+    to_the_first_question(&scene)
 }
 
-fn starts_the_installer(scene: &Scene<'_>) -> Result<()> {
+fn to_the_first_question(scene: &Scene<'_>) -> Result<()> {
     let capture = capture(scene.lab)?;
     let mut machine = shows_the_menu(scene)?;
     // The menu's entry has the installer on a screen.
@@ -147,7 +148,7 @@ fn starts_the_installer(scene: &Scene<'_>) -> Result<()> {
         expect(&mut machine, "grub> ")?;
         machine.console.send(&format!("{line}\r"))?;
     }
-    expect(&mut machine, "Linux version")?;
+    expect(&mut machine, FIRST_QUESTION)?;
     let transfers = capture.finish()?;
     for file in ["linux", "initrd.gz"] {
         let options = came(scene, &transfers, file)?;
