@@ -101,6 +101,14 @@ pub(crate) fn of_packets(lab: &Lab) -> Result<()> {
 /// The least of each row so far: on a busy host fewer packets come at once, and each bears more of what a burst takes.
 fn measure_packets(lab: &Lab, least: &mut BTreeMap<String, u64>) -> Result<()> {
     let ladder = counted_ladder(lab, "only=MNP,copied,one,firmware")?;
+    // wireboot's own TFTP alone has no stretches.
+    let has_stretches = |name: &str| RUNGS.contains(&name) && !name.starts_with("wireboot");
+    for rung in ladder
+        .of(Kind::Receive)
+        .filter(|rung| has_stretches(&rung.name))
+    {
+        ensure!(rung.sample.least.is_some(), "{}: no stretch", rung.name);
+    }
     let rows = per_packet(&ladder).into_iter();
     for (rung, count) in rows.filter(|(rung, _)| RUNGS.contains(&rung.as_str())) {
         let known = least.entry(rung).or_insert(count);
