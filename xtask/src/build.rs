@@ -20,7 +20,7 @@ pub(crate) const FIRMWARE: [(&str, &str); 5] = [
 
 /// The most KiB that a program may have: firmware loads them slowly.
 const SIZES: [(&str, u64); 3] = [
-    ("wireboot.efi", 1040),
+    ("wireboot.efi", 1000),
     ("doctor.efi", 1536),
     ("recorder.efi", 64),
 ];

@@ -142,7 +142,7 @@ impl Far<'_> {
         {
             let frame = entry.remove();
             let (_, tx) = self.nic.split();
-            tx.send(frame.len(), Offload::None, |memory| {
+            tx.send(frame.len(), Offload::None, &mut |memory| {
                 memory.copy_from_slice(&frame)
             })
             .unwrap();

@@ -125,7 +125,7 @@ impl Host {
     fn send(&mut self, frame: &[u8]) {
         let (_, tx) = self.nic.split();
         // What does not fit is lost, as on any wire.
-        let _ = tx.send(frame.len(), Offload::None, |room| {
+        let _ = tx.send(frame.len(), Offload::None, &mut |room| {
             room.copy_from_slice(frame);
         });
         let _ = tx.flush();

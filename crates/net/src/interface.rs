@@ -315,7 +315,7 @@ impl Interface {
     }
 
     /// Hands the frames whose next hop is known to the card.
-    pub(crate) fn transmit(&mut self, tx: &mut impl Transmit, now: Instant) -> Result<(), Fault> {
+    pub(crate) fn transmit(&mut self, tx: &mut dyn Transmit, now: Instant) -> Result<(), Fault> {
         let mut index = 0;
         while let Some(out) = self.outbox.get_mut(index) {
             let to = match out.to {
@@ -332,7 +332,7 @@ impl Interface {
             };
             put(&mut out.frame, 0, to);
             let frame = &out.frame;
-            match tx.send(frame.len(), out.offload, |memory| {
+            match tx.send(frame.len(), out.offload, &mut |memory| {
                 memory.copy_from_slice(frame)
             }) {
                 Err(SendError::Full) => return Ok(()),

@@ -154,7 +154,7 @@ impl Tap {
     }
 
     /// Does what the port has asked for, and sends its frames as far as there is room. Returns whether there was something to do.
-    pub(crate) fn turn(&mut self, tx: &mut impl Transmit) -> Result<bool, Fault> {
+    pub(crate) fn turn(&mut self, tx: &mut dyn Transmit) -> Result<bool, Fault> {
         let mut worked = false;
         loop {
             let buffer = match self.unsent.take() {
@@ -173,7 +173,7 @@ impl Tap {
                 },
             };
             let frame = buffer.content();
-            match tx.send(frame.len(), Offload::None, |memory| {
+            match tx.send(frame.len(), Offload::None, &mut |memory| {
                 memory.copy_from_slice(frame)
             }) {
                 Err(SendError::Full) => {

@@ -60,9 +60,9 @@ impl<T: Transmit> phy::TxToken for TxToken<'_, T> {
         let mut frame = vec![0; len];
         let result = f(&mut frame);
         // When the ring is full the frame is lost, as on any network.
-        let _ = self
-            .0
-            .send(len, Offload::None, |memory| memory.copy_from_slice(&frame));
+        let _ = self.0.send(len, Offload::None, &mut |memory| {
+            memory.copy_from_slice(&frame)
+        });
         result
     }
 }

@@ -30,7 +30,7 @@ fn main() {
     // The driver lends memory of its transmit ring to be filled. The card sees it after the doorbell.
     let (_, mut transmit) = nic.split();
     transmit
-        .send(60, Offload::None, |frame| frame.fill(0xcd))
+        .send(60, Offload::None, &mut |frame| frame.fill(0xcd))
         .expect("the ring has room");
     transmit.flush().expect("the card keeps its contract");
     println!("the card sent {} frame", card.collect().len());

@@ -27,12 +27,12 @@ impl<A: Receive, B: Receive> Receive for Either<A, B> {
 }
 
 impl<A: Transmit, B: Transmit> Transmit for Either<A, B> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         of_both!(self, tx => tx.send(len, offload, fill))
     }
 
@@ -160,7 +160,8 @@ mod tests {
         for (from, to) in [(0, 1), (1, 0)] {
             let nics = [&mut first, &mut second];
             let (_, mut tx) = nics[from].split();
-            tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
+            tx.send(60, Offload::None, &mut |frame| frame.fill(7))
+                .unwrap();
             tx.flush().unwrap();
             clock.advance(1000);
             assert!(tx.idle());

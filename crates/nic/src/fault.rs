@@ -100,7 +100,8 @@ mod tests {
     ) -> Vec<Vec<u8>> {
         let (_, mut tx) = from.split();
         for _ in 0..count {
-            tx.send(60, Offload::None, |frame| frame.fill(0)).unwrap();
+            tx.send(60, Offload::None, &mut |frame| frame.fill(0))
+                .unwrap();
         }
         tx.flush().unwrap();
         advance();
@@ -149,12 +150,15 @@ mod tests {
         };
         let (mut a, _) = pair(config);
         let (rx, tx) = a.split();
-        assert_eq!(tx.send(60, Offload::None, |_| ()), Err(SendError::Full));
+        assert_eq!(
+            tx.send(60, Offload::None, &mut |_| ()),
+            Err(SendError::Full)
+        );
         assert_eq!(tx.flush(), Ok(()));
         assert_eq!(rx.burst(1, |_| ()), Err(Fault::Removed));
         assert_eq!(tx.flush(), Err(Fault::Removed));
         a.with(|_, hook| hook.configure(FaultConfig::default()));
-        let late = a.split().1.send(60, Offload::None, |_| ());
+        let late = a.split().1.send(60, Offload::None, &mut |_| ());
         assert_eq!(late, Err(SendError::Fault(Fault::Removed)));
     }
 

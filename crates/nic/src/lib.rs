@@ -228,19 +228,19 @@ impl<R: Receive> Receive for &mut R {
     }
 }
 
-/// The transmit half of a NIC.
+/// The transmit half of a NIC. It can be called as `dyn`, so that what sends is built once for all NICs.
 pub trait Transmit {
     /// Queues one frame of `len` bytes, link header first, written by `fill` into transmit memory
-    /// (whose former content is unspecified). The device need not hear of it until [`Transmit::flush`].
+    /// (whose former content is unspecified), called once. The device need not hear of it until [`Transmit::flush`].
     ///
     /// # Errors
-    /// [`SendError`]; `fill` is then not called and its value not made.
-    fn send<R>(
+    /// [`SendError`]; `fill` is then not called.
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError>;
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError>;
 
     /// Frames of up to the MTU that can be queued now without [`SendError::Full`].
     fn room(&mut self) -> usize;
@@ -253,12 +253,12 @@ pub trait Transmit {
 }
 
 impl<T: Transmit> Transmit for &mut T {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         T::send(self, len, offload, fill)
     }
 

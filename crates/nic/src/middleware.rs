@@ -181,25 +181,25 @@ impl<N: Nic, H: Hook> Receive for HookedReceive<N, H> {
 pub struct HookedTransmit<N, H>(Rc<RefCell<Shared<N, H>>>);
 
 impl<N: Nic, H: Hook> Transmit for HookedTransmit<N, H> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         let shared = &mut *self.0.borrow_mut();
         shared.check()?;
         if shared.hook.full() {
             return Err(SendError::Full);
         }
         if shared.hook.lose(Direction::Transmit) {
-            return Ok(fill(&mut vec![0; len]));
+            fill(&mut vec![0; len]);
+            return Ok(());
         }
         let hook = &mut shared.hook;
-        shared.nic.split().1.send(len, offload, |frame| {
-            let value = fill(frame);
+        shared.nic.split().1.send(len, offload, &mut |frame| {
+            fill(frame);
             hook.frame(Direction::Transmit, frame);
-            value
         })
     }
 

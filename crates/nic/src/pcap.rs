@@ -110,10 +110,12 @@ mod tests {
         });
         clock.set(2_000_003);
         let (_, tx) = a.split();
-        tx.send(60, Offload::None, |frame| frame.fill(1)).unwrap();
+        tx.send(60, Offload::None, &mut |frame| frame.fill(1))
+            .unwrap();
         tx.flush().unwrap();
         let (_, tx) = b.split();
-        tx.send(300, Offload::None, |frame| frame.fill(2)).unwrap();
+        tx.send(300, Offload::None, &mut |frame| frame.fill(2))
+            .unwrap();
         tx.flush().unwrap();
         clock.set(3_000_000);
         let sink = |frame: crate::Frame<'_>| assert_eq!(frame.parts.len(), 3);
@@ -155,7 +157,8 @@ mod tests {
         let mut a = capture(a, Disk(24 + 16 + 60), || 0).unwrap();
         for _ in 0..3 {
             let (_, tx) = a.split();
-            tx.send(60, Offload::None, |frame| frame.fill(1)).unwrap();
+            tx.send(60, Offload::None, &mut |frame| frame.fill(1))
+                .unwrap();
             tx.flush().unwrap();
         }
         let mut finish = || a.with(|_, capture| capture.finish());

@@ -9,7 +9,7 @@
 //!
 //! let (mut a, mut b) = sim::link(sim::LinkConfig::default(), sim::LinkConfig::default(), 1);
 //! let (_, tx) = a.split();
-//! tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
+//! tx.send(60, Offload::None, &mut |frame| frame.fill(7)).unwrap();
 //! tx.flush().unwrap();
 //! a.clock().set(b.next_delivery().unwrap());
 //! assert_eq!(b.split().0.burst(1, |frame| assert_eq!(frame.len, 60)), Ok(1));
@@ -412,12 +412,12 @@ pub struct SimTransmit {
 }
 
 impl Transmit for SimTransmit {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         if self.stopped {
             return Err(Fault::Removed.into());
         }
@@ -436,12 +436,12 @@ impl Transmit for SimTransmit {
         }
         // Former content is unspecified: not zero, so that a caller that relies on zeros is found out.
         let mut frame = alloc::vec![0xa5; len];
-        let value = fill(&mut frame);
+        fill(&mut frame);
         self.queued.push((frame, offload));
         self.units += usize::from(to_cut);
         self.counters.transmit_frames += 1;
         self.counters.transmit_bytes += len as u64;
-        Ok(value)
+        Ok(())
     }
 
     fn room(&mut self) -> usize {

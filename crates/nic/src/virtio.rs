@@ -279,7 +279,7 @@ impl<P: PciFunction> VirtioNet<P> {
     pub fn ask_card(&mut self, token: u64) -> Result<(), SendError> {
         let question = self.queues.rx.hello.ask(self.queues.properties.mac, token);
         let (_, mut tx) = self.queues.split(self.device.user());
-        tx.send(question.len(), Offload::None, |frame| {
+        tx.send(question.len(), Offload::None, &mut |frame| {
             frame.copy_from_slice(&question);
         })?;
         Ok(tx.flush()?)
@@ -289,7 +289,7 @@ impl<P: PciFunction> VirtioNet<P> {
     fn order(&mut self, order: &Order) -> Result<(), SendError> {
         let order = order.emit(self.queues.properties.mac);
         let (_, mut tx) = self.queues.split(self.device.user());
-        tx.send(order.len(), Offload::None, |frame| {
+        tx.send(order.len(), Offload::None, &mut |frame| {
             frame.copy_from_slice(&order);
         })
     }

@@ -193,12 +193,12 @@ pub struct VlanTransmit<T> {
 }
 
 impl<T: Transmit> Transmit for VlanTransmit<T> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         let Some(id) = self.id else {
             return self.tx.send(len, offload, fill);
         };
@@ -221,17 +221,16 @@ impl<T: Transmit> Transmit for VlanTransmit<T> {
                 mss,
             },
         };
-        self.tx.send(len + TAG_LEN, offload, |memory| {
+        self.tx.send(len + TAG_LEN, offload, &mut |memory| {
             // Written behind the place of the tag, then the addresses move before it.
             let (_, frame) = memory.split_at_mut(TAG_LEN);
-            let value = fill(frame);
+            fill(frame);
             if len >= TAG {
                 memory.copy_within(TAG_LEN..TAG_LEN + TAG, 0);
                 if let Some(tag) = memory.get_mut(TAG..TAG + TAG_LEN) {
                     tag.copy_from_slice(&[t0, t1, v0, v1]);
                 }
             }
-            value
         })
     }
 
@@ -296,7 +295,7 @@ mod tests {
         let (a, mut b) = link(LinkConfig::default(), LinkConfig::default(), 1);
         let mut a = Vlan::new(a, vlan);
         let (_, mut tx) = a.split();
-        tx.send(frame.len(), Offload::None, |memory| {
+        tx.send(frame.len(), Offload::None, &mut |memory| {
             memory.copy_from_slice(frame);
         })
         .unwrap();
@@ -338,14 +337,15 @@ mod tests {
     struct Asked(Vec<(usize, Offload)>);
 
     impl Transmit for Asked {
-        fn send<R>(
+        fn send(
             &mut self,
             len: usize,
             offload: Offload,
-            fill: impl FnOnce(&mut [u8]) -> R,
-        ) -> Result<R, SendError> {
+            fill: &mut dyn FnMut(&mut [u8]),
+        ) -> Result<(), SendError> {
             self.0.push((len, offload));
-            Ok(fill(&mut std::vec![0; len]))
+            fill(&mut std::vec![0; len]);
+            Ok(())
         }
         fn room(&mut self) -> usize {
             1
@@ -368,7 +368,7 @@ mod tests {
             start: 34,
             offset: 16,
         };
-        tx.send(60, offload, |_| ()).unwrap();
+        tx.send(60, offload, &mut |_| ()).unwrap();
         let moved = Offload::L4Checksum {
             start: 38,
             offset: 16,
@@ -379,7 +379,7 @@ mod tests {
             header_len: 74,
             mss: 1428,
         };
-        tx.send(40_000, offload, |_| ()).unwrap();
+        tx.send(40_000, offload, &mut |_| ()).unwrap();
         let moved = Offload::TcpSegmentation {
             start: 58,
             header_len: 78,
@@ -387,7 +387,7 @@ mod tests {
         };
         assert_eq!(tx.tx.0[1], (40_004, moved));
         // Too short to have addresses: no harm.
-        tx.send(3, Offload::None, |_| ()).unwrap();
+        tx.send(3, Offload::None, &mut |_| ()).unwrap();
     }
 
     /// Lends one unit.

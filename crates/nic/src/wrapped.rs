@@ -22,7 +22,8 @@ pub(crate) fn is_as_its_nic<N: Nic>(wrap: impl FnOnce(SimNic) -> N) -> Counters 
     {
         let (_, mut tx) = nic.split();
         assert_eq!((tx.room(), tx.idle()), (3, true));
-        tx.send(60, Offload::None, |frame| frame.fill(7)).unwrap();
+        tx.send(60, Offload::None, &mut |frame| frame.fill(7))
+            .unwrap();
         assert_eq!((tx.room(), tx.idle()), (2, false));
         tx.flush().unwrap();
         clock.advance(1000);
@@ -30,7 +31,8 @@ pub(crate) fn is_as_its_nic<N: Nic>(wrap: impl FnOnce(SimNic) -> N) -> Counters 
     }
     assert_eq!(peer.split().0.burst(8, |_| ()), Ok(1));
     let (_, tx) = peer.split();
-    tx.send(60, Offload::None, |frame| frame.fill(9)).unwrap();
+    tx.send(60, Offload::None, &mut |frame| frame.fill(9))
+        .unwrap();
     tx.flush().unwrap();
     clock.advance(1000);
     nic.split().0.burst(8, |_| ()).unwrap();

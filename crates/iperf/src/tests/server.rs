@@ -162,7 +162,7 @@ impl Server {
         let (_, tx) = self.nic.split();
         for frame in self.frames.from.drain(..) {
             // A full ring loses it.
-            let _ = tx.send(frame.len(), Offload::None, |room| {
+            let _ = tx.send(frame.len(), Offload::None, &mut |room| {
                 room.copy_from_slice(&frame)
             });
         }

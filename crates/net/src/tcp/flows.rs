@@ -316,7 +316,7 @@ impl Flows {
     pub(crate) fn transmit(
         &mut self,
         interface: &mut Interface,
-        tx: &mut impl Transmit,
+        tx: &mut dyn Transmit,
         properties: &Properties,
         now: Instant,
     ) {
@@ -362,7 +362,7 @@ fn transmit(
     flow: &mut Flow,
     window: u32,
     interface: &mut Interface,
-    tx: &mut impl Transmit,
+    tx: &mut dyn Transmit,
     properties: &Properties,
     now: Instant,
 ) {

@@ -28,7 +28,7 @@ impl Way<'_> {
 
     /// Sends `unit`, whose payload is in `buffer`, by the card in one piece or segment by segment. Returns how much of the payload has
     /// left.
-    pub(super) fn send(&self, unit: &Unit, buffer: &SendBuffer, tx: &mut impl Transmit) -> usize {
+    pub(super) fn send(&self, unit: &Unit, buffer: &SendBuffer, tx: &mut dyn Transmit) -> usize {
         let start = headers_len(&self.path.remote);
         let header = TCP_HEADER + unit.options.as_slice().len();
         let mss = usize::from(unit.mss);
@@ -56,7 +56,7 @@ impl Way<'_> {
             put(&mut headers, start + 4, seq.to_be_bytes());
             let head = headers.get(..start + header).unwrap_or_default();
             let offload = self.offload(head.len(), (len > mss).then_some(unit.mss));
-            let queued = tx.send(head.len() + len, offload, |frame| {
+            let queued = tx.send(head.len() + len, offload, &mut |frame| {
                 if let Some((room, payload)) = frame.split_at_mut_checked(head.len()) {
                     room.copy_from_slice(head);
                     buffer.fill(unit.offset as usize + sent, payload);
@@ -137,19 +137,19 @@ mod tests {
     }
 
     impl Transmit for Card {
-        fn send<R>(
+        fn send(
             &mut self,
             len: usize,
             offload: Offload,
-            fill: impl FnOnce(&mut [u8]) -> R,
-        ) -> Result<R, SendError> {
+            fill: &mut dyn FnMut(&mut [u8]),
+        ) -> Result<(), SendError> {
             if self.room() == 0 {
                 return Err(SendError::Full);
             }
             let mut frame = alloc::vec![0xee; len];
-            let value = fill(&mut frame);
+            fill(&mut frame);
             self.frames.push((frame, offload));
-            Ok(value)
+            Ok(())
         }
         fn room(&mut self) -> usize {
             self.room - self.frames.len()

@@ -141,7 +141,7 @@ fn each_has_its_connections(version: Version, wire: LinkConfig, coalesce: bool, 
 fn answers(version: Version, frame: &[u8], manner: Manner) -> Vec<Vec<u8>> {
     let (mut engines, mut far, clock) = engines(version, 4, LinkConfig::default(), false, manner);
     let (_, tx) = far.split();
-    tx.send(frame.len(), Offload::None, |room| {
+    tx.send(frame.len(), Offload::None, &mut |room| {
         room.copy_from_slice(frame)
     })
     .unwrap();
@@ -436,8 +436,8 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
     // The leader hears of a neighbour, and tells the other.
     let frame = here(Version::V4, SERVER_MAC);
     let (_, tx) = far.split();
-    let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
-    tx.send(frame.len(), Offload::None, copy).unwrap();
+    let mut copy = |room: &mut [u8]| room.copy_from_slice(&frame);
+    tx.send(frame.len(), Offload::None, &mut copy).unwrap();
     tx.flush().unwrap();
     assert_eq!(turn(), [true, true]);
     assert_eq!(turn(), [false, false]);
@@ -450,8 +450,8 @@ fn what_a_worker_does_not_take_in_time_is_counted_as_lost() {
     let frame = here(Version::V4, SERVER_MAC);
     for _ in 0..70 {
         let (_, tx) = far.split();
-        let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
-        tx.send(frame.len(), Offload::None, copy).unwrap();
+        let mut copy = |room: &mut [u8]| room.copy_from_slice(&frame);
+        tx.send(frame.len(), Offload::None, &mut copy).unwrap();
         tx.flush().unwrap();
         clock.advance(200);
         let now = Instant::from_micros(clock.now());

@@ -208,8 +208,8 @@ fn each_datagram_of_a_joined_unit_arrives() {
         for payload in &sent {
             let us = version.client();
             let frame = framed(version, CLIENT_MAC, us, &datagram(version, us, payload));
-            let copy = |room: &mut [u8]| room.copy_from_slice(&frame);
-            tx.send(frame.len(), Offload::None, copy).unwrap();
+            let mut copy = |room: &mut [u8]| room.copy_from_slice(&frame);
+            tx.send(frame.len(), Offload::None, &mut copy).unwrap();
         }
         tx.flush().unwrap();
         bench.clock.advance(200);

@@ -401,7 +401,7 @@ fn an_address_in_use_is_noticed() {
                 answer[20..22].copy_from_slice(&[0, 2]);
                 answer[22..28].copy_from_slice(&[2, 0, 0, 0, 0, 0x0b]);
                 answer[28..32].copy_from_slice(&SERVER.octets());
-                tx.send(answer.len(), Offload::None, |room| {
+                tx.send(answer.len(), Offload::None, &mut |room| {
                     room.copy_from_slice(&answer)
                 })
                 .unwrap();

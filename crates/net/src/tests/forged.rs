@@ -261,8 +261,8 @@ impl Bench {
 
     pub(crate) fn send(&mut self, frame: &[u8]) {
         let (_, tx) = self.far.split();
-        let copy = |room: &mut [u8]| room.copy_from_slice(frame);
-        tx.send(frame.len(), Offload::None, copy).unwrap();
+        let mut copy = |room: &mut [u8]| room.copy_from_slice(frame);
+        tx.send(frame.len(), Offload::None, &mut copy).unwrap();
         tx.flush().unwrap();
     }
 

@@ -233,8 +233,8 @@ fn a_connection_ends_when_its_address_is_somebody_elses() {
     };
     let claim = frame6(multicast_mac(ALL_NODES), &claim.packet(CLIENT6, ALL_NODES));
     let (_, tx) = far.split();
-    let copy = |room: &mut [u8]| room.copy_from_slice(&claim);
-    tx.send(claim.len(), Offload::None, copy).unwrap();
+    let mut copy = |room: &mut [u8]| room.copy_from_slice(&claim);
+    tx.send(claim.len(), Offload::None, &mut copy).unwrap();
     tx.flush().unwrap();
     for _ in 0..4 {
         turn();

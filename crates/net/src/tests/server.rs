@@ -56,8 +56,8 @@ impl Host {
     /// Sends a frame.
     pub(crate) fn say(&mut self, frame: &[u8]) {
         let (_, tx) = self.nic.split();
-        let copy = |room: &mut [u8]| room.copy_from_slice(frame);
-        tx.send(frame.len(), Offload::None, copy).unwrap();
+        let mut copy = |room: &mut [u8]| room.copy_from_slice(frame);
+        tx.send(frame.len(), Offload::None, &mut copy).unwrap();
         tx.flush().unwrap();
     }
 

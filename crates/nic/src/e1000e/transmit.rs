@@ -61,12 +61,12 @@ impl<P: PciFunction> E1000eTransmit<P> {
 }
 
 impl<P: PciFunction> Transmit for E1000eTransmit<P> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         if !self.shared.running()? {
             return Err(Fault::Removed.into());
         }
@@ -86,7 +86,7 @@ impl<P: PciFunction> Transmit for E1000eTransmit<P> {
         // descriptor is free, so the chip does not have it; there is no other reference to it.
         let buffer = unsafe { slice::from_raw_parts_mut(buffer.as_ptr(), padded) };
         let (frame, padding) = buffer.split_at_mut(len);
-        let value = fill(frame);
+        fill(frame);
         if let Offload::L4Checksum { start, offset } = offload {
             checksum::complete(frame, start.into(), offset.into());
         }
@@ -95,7 +95,7 @@ impl<P: PciFunction> Transmit for E1000eTransmit<P> {
         self.queued = self.queued.wrapping_add(1);
         self.counters.transmit_frames += 1;
         self.counters.transmit_bytes += len as u64;
-        Ok(value)
+        Ok(())
     }
 
     fn room(&mut self) -> usize {

@@ -271,7 +271,7 @@ impl<N: Nic> Held<N> {
             assert_ne!(frame.udp_segment, Some(0));
             // Touches each byte, and answers while the unit is on loan.
             let answer = frame.parts.iter().copied().flatten().fold(0, |a, b| a ^ b);
-            tx.send(60, Offload::None, |out| out.fill(answer)).ok();
+            tx.send(60, Offload::None, &mut |out| out.fill(answer)).ok();
         });
         drop((rx, tx));
         if let Ok(lent) = result {
@@ -295,7 +295,7 @@ impl<N: Nic> Held<N> {
             _ => Offload::None,
         };
         let (_, mut tx) = self.nic.split();
-        let result = tx.send(len.into(), offload, |frame| {
+        let result = tx.send(len.into(), offload, &mut |frame| {
             assert_eq!(frame.len(), usize::from(len));
             frame.fill(0x5a);
         });

@@ -285,18 +285,19 @@ fn without_guest_csum_nothing_is_trusted() {
 fn sent_frames_reach_the_device_at_flush() {
     let (model, mut nic) = start(ModelConfig::default());
     let (_, mut tx) = nic.split();
-    let written = tx.send(60, Offload::None, |frame| {
-        frame.copy_from_slice(&pattern(60));
-        7
-    });
-    assert_eq!(written, Ok(7));
+    tx.send(60, Offload::None, &mut |frame| {
+        frame.copy_from_slice(&pattern(60))
+    })
+    .unwrap();
     let offload = Offload::L4Checksum {
         start: 34,
         offset: 16,
     };
-    tx.send(1514, offload, |frame| frame.copy_from_slice(&pattern(1514)))
-        .unwrap();
-    assert_eq!(tx.send(1519, offload, |_| ()), Err(SendError::TooLong));
+    tx.send(1514, offload, &mut |frame| {
+        frame.copy_from_slice(&pattern(1514))
+    })
+    .unwrap();
+    assert_eq!(tx.send(1519, offload, &mut |_| ()), Err(SendError::TooLong));
     assert_eq!(model.collect(), []);
     assert!(!tx.idle());
     tx.flush().unwrap();
@@ -329,7 +330,7 @@ fn the_device_is_asked_to_cut_segments() {
             frame[12 + tag.len()..][..2].copy_from_slice(&ethertype);
             let (_, mut tx) = nic.split();
             for len in [frame.len(), 1515, 1514] {
-                tx.send(len, CUT, |place| place.copy_from_slice(&frame[..len]))
+                tx.send(len, CUT, &mut |place| place.copy_from_slice(&frame[..len]))
                     .unwrap();
             }
             tx.flush().unwrap();
@@ -352,18 +353,19 @@ fn frames_to_be_cut_have_memory_of_their_own() {
     let (model, mut nic) = start(ModelConfig::default());
     let unit = nic.properties().transmit_unit;
     let (_, mut tx) = nic.split();
-    assert_eq!(tx.send(unit + 5, CUT, |_| ()), Err(SendError::TooLong));
+    assert_eq!(tx.send(unit + 5, CUT, &mut |_| ()), Err(SendError::TooLong));
     for round in 0..20_u8 {
         for n in 0..16 {
             let byte = round.wrapping_mul(16).wrapping_add(n);
-            tx.send(unit, CUT, |frame| frame.fill(byte)).unwrap();
+            tx.send(unit, CUT, &mut |frame| frame.fill(byte)).unwrap();
         }
-        assert_eq!(tx.send(100, CUT, |_| ()), Err(SendError::Full));
+        assert_eq!(tx.send(100, CUT, &mut |_| ()), Err(SendError::Full));
         assert_eq!(tx.room(), 240);
         for n in 0..240 {
-            tx.send(60, Offload::None, |frame| frame.fill(n)).unwrap();
+            tx.send(60, Offload::None, &mut |frame| frame.fill(n))
+                .unwrap();
         }
-        assert_eq!(tx.send(100, CUT, |_| ()), Err(SendError::Full));
+        assert_eq!(tx.send(100, CUT, &mut |_| ()), Err(SendError::Full));
         assert!(!tx.idle());
         tx.flush().unwrap();
         let sent = model.collect();
@@ -388,7 +390,7 @@ fn without_both_ip_versions_nothing_is_cut() {
         assert_eq!(model.accepted() & feature::SEGMENTATION, 0);
         assert_eq!(nic.properties().transmit_unit, 0);
         let (_, mut tx) = nic.split();
-        assert_eq!(tx.send(100, CUT, |_| ()), Err(SendError::TooLong));
+        assert_eq!(tx.send(100, CUT, &mut |_| ()), Err(SendError::TooLong));
     }
 }
 
@@ -400,7 +402,7 @@ fn without_csum_the_driver_completes_checksums() {
         start: 34,
         offset: 16,
     };
-    tx.send(60, offload, |frame| frame.fill(0)).unwrap();
+    tx.send(60, offload, &mut |frame| frame.fill(0)).unwrap();
     tx.flush().unwrap();
     let sent = model.collect();
     assert_eq!(sent[0].flags, 0);
@@ -420,12 +422,15 @@ fn the_transmit_ring_fills_and_drains() {
         for n in 0..size {
             assert_eq!(tx.room(), size - n);
             let number = (n as u32).to_le_bytes();
-            tx.send(64, Offload::None, |frame| {
+            tx.send(64, Offload::None, &mut |frame| {
                 frame[..4].copy_from_slice(&number)
             })
             .unwrap();
         }
-        assert_eq!(tx.send(64, Offload::None, |_| ()), Err(SendError::Full));
+        assert_eq!(
+            tx.send(64, Offload::None, &mut |_| ()),
+            Err(SendError::Full)
+        );
         tx.flush().unwrap();
         assert_eq!(tx.room(), 0);
         let sent = model.collect();
@@ -449,14 +454,14 @@ fn doorbells_ring_only_when_asked() {
     assert_eq!(model.doorbells(), [1, 0], "the device has buffers enough");
     model.want_doorbells(TX, false);
     let (_, mut tx) = nic.split();
-    tx.send(60, Offload::None, |_| ()).unwrap();
+    tx.send(60, Offload::None, &mut |_| ()).unwrap();
     tx.flush().unwrap();
     assert_eq!(model.doorbells(), [1, 0]);
     model.want_doorbells(TX, true);
     tx.flush().unwrap();
     assert_eq!(model.doorbells(), [1, 0], "nothing new to tell");
-    tx.send(60, Offload::None, |_| ()).unwrap();
-    tx.send(60, Offload::None, |_| ()).unwrap();
+    tx.send(60, Offload::None, &mut |_| ()).unwrap();
+    tx.send(60, Offload::None, &mut |_| ()).unwrap();
     tx.flush().unwrap();
     assert_eq!(model.doorbells(), [1, 1], "one for all that was queued");
     assert_eq!(nic.counters().transmit_doorbells, 1);
@@ -469,8 +474,10 @@ fn a_unit_can_be_answered_while_it_is_on_loan() {
     model.deliver(plain(), &pattern(300));
     let (mut rx, mut tx) = nic.split();
     rx.burst(8, |frame| {
-        let answer = |out: &mut [u8]| out.copy_from_slice(frame.parts[0]);
-        tx.send(frame.len, Offload::None, answer).unwrap();
+        tx.send(frame.len, Offload::None, &mut |out| {
+            out.copy_from_slice(frame.parts[0])
+        })
+        .unwrap();
         tx.flush().unwrap();
     })
     .unwrap();
@@ -510,7 +517,7 @@ fn fault_after(config: ModelConfig, act: impl FnOnce(&Model, &mut Driver)) -> Fa
     let resets = model.resets();
     assert_eq!(receive(&mut nic, 64), Err(fault));
     let (_, mut tx) = nic.split();
-    assert_eq!(tx.send(60, Offload::None, |_| ()), Err(fault.into()));
+    assert_eq!(tx.send(60, Offload::None, &mut |_| ()), Err(fault.into()));
     assert_eq!(tx.flush(), Err(fault));
     assert_eq!((tx.room(), tx.idle()), (0, true));
     assert!(!nic.link_up());
@@ -628,8 +635,9 @@ fn stop_waits_until_the_last_frames_are_sent() {
     for waits in [0, 1, 5000] {
         let (model, mut nic) = start(ModelConfig::default());
         model.send_after_waits(waits);
-        let send = |frame: &mut [u8]| frame.fill(7);
-        nic.split().1.send(60, Offload::None, send).unwrap();
+        let (_, mut tx) = nic.split();
+        tx.send(60, Offload::None, &mut |frame| frame.fill(7))
+            .unwrap();
         nic.stop();
         assert!(!model.is_running());
         let sent = model.collect();
@@ -637,7 +645,7 @@ fn stop_waits_until_the_last_frames_are_sent() {
     }
     // Not for ever.
     let (model, mut nic) = start(ModelConfig::default());
-    nic.split().1.send(60, Offload::None, |_| ()).unwrap();
+    nic.split().1.send(60, Offload::None, &mut |_| ()).unwrap();
     nic.stop();
     assert!(!model.is_running());
     assert_eq!(model.collect(), []);
@@ -652,7 +660,7 @@ fn stop_resets_and_gives_memory_back() {
     assert!(!model.is_running());
     assert_eq!(receive(&mut nic, 8), Ok(vec![]));
     let (_, mut tx) = nic.split();
-    let sent = tx.send(60, Offload::None, |_| ());
+    let sent = tx.send(60, Offload::None, &mut |_| ());
     assert_eq!(sent, Err(SendError::Fault(Fault::Removed)));
     assert_eq!(tx.flush(), Err(Fault::Removed));
     let resets = model.resets();
@@ -744,12 +752,12 @@ fn what_is_full_has_room_as_soon_as_the_device_is_done() {
     for (count, offload) in [(256, Offload::None), (16, CUT)] {
         let (_, mut tx) = nic.split();
         for _ in 0..count {
-            tx.send(60, offload, |frame| frame.fill(0)).unwrap();
+            tx.send(60, offload, &mut |frame| frame.fill(0)).unwrap();
         }
-        assert_eq!(tx.send(60, offload, |_| ()), Err(SendError::Full));
+        assert_eq!(tx.send(60, offload, &mut |_| ()), Err(SendError::Full));
         tx.flush().unwrap();
         assert_eq!(model.collect().len(), count);
-        assert_eq!(tx.send(60, offload, |frame| frame.fill(0)), Ok(()));
+        assert_eq!(tx.send(60, offload, &mut |frame| frame.fill(0)), Ok(()));
         tx.flush().unwrap();
         assert_eq!(model.collect().len(), 1);
     }
@@ -799,7 +807,7 @@ fn a_doorbell_may_be_the_last_register() {
     };
     let (model, mut nic) = start(multiplier([254, 0]));
     let (_, mut tx) = nic.split();
-    tx.send(60, Offload::None, |_| ()).unwrap();
+    tx.send(60, Offload::None, &mut |_| ()).unwrap();
     tx.flush().unwrap();
     assert_eq!(nic.counters().transmit_doorbells, 1);
     assert_eq!(model.collect().len(), 1);

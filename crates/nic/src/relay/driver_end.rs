@@ -84,7 +84,7 @@ impl<N: Nic> DriverEnd<N> {
                 None => break,
                 Some(Request::Send(buffer, offload)) => {
                     let content = buffer.content();
-                    let sent = tx.send(content.len(), offload, |memory| {
+                    let sent = tx.send(content.len(), offload, &mut |memory| {
                         memory.copy_from_slice(content);
                     });
                     match sent {

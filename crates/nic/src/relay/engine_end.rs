@@ -189,12 +189,12 @@ pub struct EngineEndTransmit<'a> {
 }
 
 impl Transmit for EngineEndTransmit<'_> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         if !self.state.get().running()? {
             return Err(Fault::Removed.into());
         }
@@ -213,13 +213,13 @@ impl Transmit for EngineEndTransmit<'_> {
             outbox.free.push(buffer);
             return Err(SendError::TooLong);
         };
-        let value = fill(memory);
+        fill(memory);
         buffer.len = len;
         // There is room for all.
         let _ = outbox.requests.push(Request::Send(buffer, offload));
         outbox.frames += 1;
         outbox.bytes += len as u64;
-        Ok(value)
+        Ok(())
     }
 
     fn room(&mut self) -> usize {

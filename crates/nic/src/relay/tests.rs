@@ -51,7 +51,7 @@ impl Scene {
 fn send(nic: &mut impl Nic, number: u32) -> Result<(), SendError> {
     let (_, mut tx) = nic.split();
     // Lengths differ, too.
-    tx.send(60 + number as usize % 1000, Offload::None, |frame| {
+    tx.send(60 + number as usize % 1000, Offload::None, &mut |frame| {
         frame.fill(number as u8);
         frame[..4].copy_from_slice(&number.to_be_bytes());
     })?;
@@ -156,7 +156,7 @@ fn an_engine_end_that_nobody_looks_after_is_full() {
     let (_, mut tx) = scene.engine_end.split();
     assert_eq!(tx.room(), BURST);
     assert_eq!(
-        tx.send(1519, Offload::None, |_| ()),
+        tx.send(1519, Offload::None, &mut |_| ()),
         Err(SendError::TooLong)
     );
     let cut = Offload::TcpSegmentation {
@@ -164,7 +164,7 @@ fn an_engine_end_that_nobody_looks_after_is_full() {
         header_len: 54,
         mss: 536,
     };
-    assert_eq!(tx.send(1500, cut, |_| ()), Err(SendError::TooLong));
+    assert_eq!(tx.send(1500, cut, &mut |_| ()), Err(SendError::TooLong));
     assert_eq!(tx.room(), BURST);
 }
 
@@ -468,7 +468,8 @@ fn units_that_no_buffer_holds_are_counted_as_dropped() {
     let (_, tx) = peer.split();
     // The driver drops one, the relay two.
     for len in [2000, 101, 100, 1514] {
-        tx.send(len, Offload::None, |frame| frame.fill(1)).unwrap();
+        tx.send(len, Offload::None, &mut |frame| frame.fill(1))
+            .unwrap();
     }
     tx.flush().unwrap();
     peer.clock().advance(1000);

@@ -193,12 +193,12 @@ impl Receive for PairReceive {
 pub struct PairTransmit(Arc<Mutex<Hub>>);
 
 impl Transmit for PairTransmit {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         lock(&self.0).nic.tx.send(len, offload, fill)
     }
 

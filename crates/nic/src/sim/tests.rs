@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 fn send(nic: &mut SimNic, bytes: &[u8]) {
     let (_, tx) = nic.split();
-    tx.send(bytes.len(), Offload::None, |frame| {
+    tx.send(bytes.len(), Offload::None, &mut |frame| {
         frame.copy_from_slice(bytes)
     })
     .unwrap();
@@ -115,11 +115,14 @@ fn nothing_leaves_before_flush_and_the_ring_fills() {
         ..NicConfig::new([2; 6])
     });
     let (_, tx) = a.split();
-    tx.send(60, Offload::None, |_| ()).unwrap();
-    tx.send(60, Offload::None, |_| ()).unwrap();
-    assert_eq!(tx.send(60, Offload::None, |_| ()), Err(SendError::Full));
+    tx.send(60, Offload::None, &mut |_| ()).unwrap();
+    tx.send(60, Offload::None, &mut |_| ()).unwrap();
     assert_eq!(
-        tx.send(1515, Offload::None, |_| ()),
+        tx.send(60, Offload::None, &mut |_| ()),
+        Err(SendError::Full)
+    );
+    assert_eq!(
+        tx.send(1515, Offload::None, &mut |_| ()),
         Err(SendError::TooLong)
     );
     assert_eq!(b.next_delivery(), None);
@@ -178,7 +181,7 @@ fn the_cable_can_be_pulled_and_the_nic_stopped() {
     a.clock().set(1000);
     assert_eq!(receive(&mut b), [vec![1; 60]]);
     a.stop();
-    let sent = a.split().1.send(60, Offload::None, |_| ());
+    let sent = a.split().1.send(60, Offload::None, &mut |_| ());
     assert_eq!(sent, Err(SendError::Fault(Fault::Removed)));
     assert_eq!(a.split().0.burst(1, |_| ()), Ok(0));
 }
@@ -198,7 +201,7 @@ fn the_device_completes_checksums() {
                 offset: offset as u16,
             };
             let (_, tx) = a.split();
-            tx.send(partial.len(), offload, |f| f.copy_from_slice(&partial))
+            tx.send(partial.len(), offload, &mut |f| f.copy_from_slice(&partial))
                 .unwrap();
             tx.flush().unwrap();
             a.clock().advance(1000);
@@ -229,7 +232,7 @@ fn send_cut(a: &mut SimNic, unit: &[u8], start: usize, mss: u16) -> Result<(), S
         header_len: start as u16 + 20,
         mss,
     };
-    a.split().1.send(unit.len(), offload, |frame| {
+    a.split().1.send(unit.len(), offload, &mut |frame| {
         frame.copy_from_slice(unit);
         let at = start + 16;
         frame[at..at + 2].copy_from_slice(&pseudo(unit, start).to_be_bytes());
@@ -288,7 +291,7 @@ fn frames_to_be_cut_are_few_and_of_a_limited_length() {
     }
     assert_eq!(send_cut(&mut a, &unit, 34, 1460), Err(SendError::Full));
     // A small one still finds room.
-    assert_eq!(a.split().1.send(60, Offload::None, |_| ()), Ok(()));
+    assert_eq!(a.split().1.send(60, Offload::None, &mut |_| ()), Ok(()));
     a.split().1.flush().unwrap();
     assert_eq!(send_cut(&mut a, &unit, 34, 1460), Ok(()));
     let long = segment(6, 0, ACK, &vec![7; 59_947]);
@@ -535,7 +538,7 @@ fn a_fan_sorts_by_its_steering_or_not_at_all() {
             while rx
                 .burst(4, |frame| {
                     // Sending in the middle of a burst is allowed.
-                    tx.send(frame.len, Offload::None, |room| room.fill(1))
+                    tx.send(frame.len, Offload::None, &mut |room| room.fill(1))
                         .unwrap();
                     seen.push(frame.parts.concat());
                 })
@@ -565,7 +568,9 @@ fn a_loan_is_as_good_as_the_half() {
     fn sends(mut tx: impl Transmit) {
         let room = tx.room();
         assert!(room > 2 && tx.idle());
-        assert_eq!(tx.send(60, Offload::None, |frame| frame.len()), Ok(60));
+        let mut written = 0;
+        let sent = tx.send(60, Offload::None, &mut |frame| written = frame.len());
+        assert_eq!((sent, written), (Ok(()), 60));
         assert_eq!((tx.room(), tx.idle()), (room - 1, false));
         tx.flush().unwrap();
         assert_eq!(tx.room(), room);

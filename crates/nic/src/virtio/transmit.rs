@@ -215,12 +215,12 @@ impl<P: PciFunction> VirtioTransmit<'_, P> {
 }
 
 impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         if !self.user.running()? {
             return Err(Fault::Removed.into());
         }
@@ -251,7 +251,7 @@ impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
             let frame = slice::from_raw_parts_mut(buffer.add(HEADER_LEN).as_ptr(), len);
             (buffer, frame)
         };
-        let value = fill(frame);
+        fill(frame);
         let header = match offload {
             Offload::L4Checksum { start, offset } if !queue.checksums => {
                 checksum::complete(frame, start.into(), offset.into());
@@ -269,7 +269,7 @@ impl<P: PciFunction> Transmit for VirtioTransmit<'_, P> {
         queue.open = (!to_cut).then_some(Open { id, at, len });
         queue.counters.transmit_frames += 1;
         queue.counters.transmit_bytes += len as u64;
-        Ok(value)
+        Ok(())
     }
 
     fn room(&mut self) -> usize {

@@ -61,7 +61,7 @@ impl World {
     fn arrives(&mut self, to: MacAddress) -> Vec<u8> {
         let frame = [&to[..], &HOST, &[0x88, 0xb5], &[9; 50]].concat();
         let (_, tx) = self.far.split();
-        tx.send(frame.len(), Offload::None, |room| {
+        tx.send(frame.len(), Offload::None, &mut |room| {
             room.copy_from_slice(&frame)
         })
         .unwrap();

@@ -197,12 +197,12 @@ impl<T: Transmit> RecordedTransmit<'_, T> {
 }
 
 impl<T: Transmit> Transmit for RecordedTransmit<'_, T> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         // Writing the frame is a part of this, and next to nothing of it for acknowledgements.
         let result = self.timed(|inner| inner.send(len, offload, fill));
         let sent = u64::from(result.is_ok());

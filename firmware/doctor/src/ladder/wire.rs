@@ -45,7 +45,7 @@ impl<N: Nic> Wire for Driver<N> {
     #[inline]
     fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {
         let (_, mut transmit) = self.0.split();
-        match transmit.send(frame.len(), Offload::None, |place| {
+        match transmit.send(frame.len(), Offload::None, &mut |place| {
             place.copy_from_slice(frame)
         }) {
             Ok(()) => Ok(true),

@@ -117,12 +117,12 @@ impl<'a, D: Driver> FirmwareNicTransmit<'a, D> {
 }
 
 impl<D: Driver> Transmit for FirmwareNicTransmit<'_, D> {
-    fn send<R>(
+    fn send(
         &mut self,
         len: usize,
         offload: Offload,
-        fill: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, SendError> {
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), SendError> {
         if !self.port.running()? {
             return Err(Fault::Removed.into());
         }
@@ -140,11 +140,11 @@ impl<D: Driver> Transmit for FirmwareNicTransmit<'_, D> {
         // SAFETY: a buffer holds `max` bytes, initialised at the start. It was free, so neither the driver nor anybody else
         // has it.
         let frame = unsafe { slice::from_raw_parts_mut(buffer.as_ptr(), len) };
-        let value = fill(frame);
+        fill(frame);
         self.outbox.queued.push_back((index, len));
         self.outbox.counters.transmit_frames += 1;
         self.outbox.counters.transmit_bytes += len as u64;
-        Ok(value)
+        Ok(())
     }
 
     fn room(&mut self) -> usize {

@@ -283,7 +283,7 @@ impl Bench {
 
     fn send(&mut self, byte: u8) -> Result<(), SendError> {
         let (_, mut tx) = self.snp().split();
-        tx.send(60, Offload::None, |frame| frame.fill(byte))?;
+        tx.send(60, Offload::None, &mut |frame| frame.fill(byte))?;
         tx.flush().map_err(SendError::Fault)
     }
 
@@ -363,7 +363,7 @@ fn a_driver_that_can_do_little_is_driven() {
     for first in (0..100).step_by(4) {
         let (_, mut tx) = bench.snp().split();
         for byte in first..first + 4 {
-            tx.send(60, Offload::None, |frame| frame.fill(byte))
+            tx.send(60, Offload::None, &mut |frame| frame.fill(byte))
                 .unwrap();
         }
         tx.flush().unwrap();

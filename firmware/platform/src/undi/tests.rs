@@ -198,7 +198,7 @@ fn received(undi: &mut Undi, budget: usize) -> Result<Vec<usize>, Fault> {
 
 fn send(undi: &mut Undi, byte: u8) -> Result<(), SendError> {
     let (_, mut tx) = undi.split();
-    tx.send(60, Offload::None, |frame| frame.fill(byte))?;
+    tx.send(60, Offload::None, &mut |frame| frame.fill(byte))?;
     tx.flush().map_err(SendError::Fault)
 }
 

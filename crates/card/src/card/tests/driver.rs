@@ -128,7 +128,7 @@ fn round_of(
         let (mut rx, mut tx) = nic.split();
         while sent < FRAMES && sent - received < 100 {
             let bytes = frame(sent);
-            match tx.send(bytes.len(), Offload::None, |out| {
+            match tx.send(bytes.len(), Offload::None, &mut |out| {
                 out.copy_from_slice(&bytes);
             }) {
                 Ok(()) => sent += 1,
@@ -227,7 +227,7 @@ fn a_checksum_is_left_to_the_wire() {
         offset: 16,
     };
     let (_, mut tx) = nic.split();
-    tx.send(80, offload, |out| out.fill(1)).unwrap();
+    tx.send(80, offload, &mut |out| out.fill(1)).unwrap();
     tx.flush().unwrap();
     card.turn(&memory, Duration::ZERO);
     let (header, bytes) = &card.wire().sent[0];
@@ -336,7 +336,7 @@ fn segments_and_back<W: Wire<Memory>>(wire: W) -> Card<W> {
             mss: 1400,
         };
         let (mut rx, mut tx) = nic.split();
-        tx.send(unit.len(), offload, |out| out.copy_from_slice(&unit))
+        tx.send(unit.len(), offload, &mut |out| out.copy_from_slice(&unit))
             .unwrap();
         tx.flush().unwrap();
         let mut got = Vec::new();
@@ -385,7 +385,7 @@ fn round_of_lies(lie: Lie, seed: u64) -> Result<usize, Fault> {
         let (mut rx, mut tx) = nic.split();
         while sent < FRAMES && sent.saturating_sub(received) < 100 {
             let bytes = frame(sent);
-            match tx.send(bytes.len(), Offload::None, |out| {
+            match tx.send(bytes.len(), Offload::None, &mut |out| {
                 out.copy_from_slice(&bytes);
             }) {
                 Ok(()) => sent += 1,

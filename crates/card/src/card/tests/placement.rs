@@ -422,7 +422,7 @@ fn it_needs_an_offer_and_checksums() {
         nic.ask_card(99).unwrap();
         let order = Order::Leave(ends(false, 1), 1).emit([2; 6]);
         let (mut rx, mut tx) = nic.split();
-        tx.send(order.len(), Offload::None, |frame| {
+        tx.send(order.len(), Offload::None, &mut |frame| {
             frame.copy_from_slice(&order);
         })
         .unwrap();

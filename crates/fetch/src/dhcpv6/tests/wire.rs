@@ -207,7 +207,7 @@ fn poll(far: &mut SimNic, network: &mut Network, out: &mut VecDeque<Vec<u8>>, no
     }
     let (_, tx) = far.split();
     while let Some(frame) = out.pop_front() {
-        tx.send(frame.len(), Offload::None, |memory| {
+        tx.send(frame.len(), Offload::None, &mut |memory| {
             memory.copy_from_slice(&frame)
         })
         .unwrap();

@@ -148,12 +148,14 @@ impl phy::RxToken for Rx {
 
 impl phy::TxToken for Tx<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        if len > self.1 {
-            return f(&mut vec![0; len]);
+        let mut frame = vec![0; len];
+        let result = f(&mut frame);
+        if len <= self.1 {
+            let (_, tx) = self.0.split();
+            tx.send(len, Offload::None, &mut |room| room.copy_from_slice(&frame))
+                .unwrap();
+            tx.flush().unwrap();
         }
-        let (_, tx) = self.0.split();
-        let result = tx.send(len, Offload::None, f).unwrap();
-        tx.flush().unwrap();
         result
     }
 }

@@ -128,11 +128,13 @@ fn short_frames_between_two_flushes_share_a_buffer() {
     let send = |nic: &mut VirtioNet<ModelPci>| {
         let (_, mut tx) = nic.split();
         for len in [60, 61, 1514, 60, 1514] {
-            tx.send(len, Offload::None, |out| out.copy_from_slice(&pattern(len)))
-                .unwrap();
+            tx.send(len, Offload::None, &mut |out| {
+                out.copy_from_slice(&pattern(len))
+            })
+            .unwrap();
         }
         tx.flush().unwrap();
-        tx.send(60, Offload::None, |out| out.fill(1)).unwrap();
+        tx.send(60, Offload::None, &mut |out| out.fill(1)).unwrap();
         tx.flush().unwrap();
     };
     let (model, mut nic) = start(without(0));

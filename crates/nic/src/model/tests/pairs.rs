@@ -76,8 +76,10 @@ const UDP: u8 = 17;
 
 fn send(nic: &mut impl Nic, frame: &[u8]) {
     let (_, mut tx) = nic.split();
-    tx.send(frame.len(), Offload::None, |out| out.copy_from_slice(frame))
-        .unwrap();
+    tx.send(frame.len(), Offload::None, &mut |out| {
+        out.copy_from_slice(frame)
+    })
+    .unwrap();
     tx.flush().unwrap();
 }
 
@@ -332,7 +334,7 @@ fn what_one_pair_meets_all_return() {
     model.lie_index(2, 1000);
     assert_eq!(receive(&mut others[0], 8), Err(fault));
     let (_, mut tx) = others[0].split();
-    assert_eq!(tx.send(60, Offload::None, |_| ()), Err(fault.into()));
+    assert_eq!(tx.send(60, Offload::None, &mut |_| ()), Err(fault.into()));
     assert_eq!((tx.room(), tx.idle()), (0, true));
     assert!(model.is_running(), "only the first may reset it");
     assert_eq!(nic.split().1.flush(), Err(fault));
@@ -396,14 +398,15 @@ fn a_pair_stops_alone_and_the_first_stops_all() {
     nic.spread(3).unwrap();
     let resets = model.resets();
     let (_, mut tx) = others[0].split();
-    tx.send(60, Offload::None, |frame| frame.fill(1)).unwrap();
+    tx.send(60, Offload::None, &mut |frame| frame.fill(1))
+        .unwrap();
     others[0].stop();
     assert_eq!(model.collect_from(1).len(), 1, "its last frame goes out");
     assert_eq!(model.resets(), resets);
     let stopped = |pair: &mut Pair| {
         assert_eq!(receive(pair, 8), Ok(vec![]));
         let (_, mut tx) = pair.split();
-        let sent = tx.send(60, Offload::None, |_| ());
+        let sent = tx.send(60, Offload::None, &mut |_| ());
         assert_eq!(sent, Err(SendError::Fault(Fault::Removed)));
         assert_eq!(tx.flush(), Err(Fault::Removed));
         assert!(!pair.link_up());
@@ -469,7 +472,7 @@ fn memory_is_given_back_by_the_first_alone_and_never_under_a_pair() {
             for other in others.iter_mut().flatten() {
                 let _ = receive(other, 8);
                 let (_, mut tx) = other.split();
-                let _ = tx.send(60, Offload::None, |frame| frame.fill(1));
+                let _ = tx.send(60, Offload::None, &mut |frame| frame.fill(1));
                 let _ = tx.flush();
                 assert_eq!(other.link_up(), model.is_running());
             }
@@ -500,7 +503,7 @@ fn serve(model: &Model, pair: usize, nic: &mut impl Nic, rounds: usize) -> Resul
         let (mut rx, mut tx) = nic.split();
         rx.burst(8, |unit| {
             assert_eq!(unit.parts.concat(), frame);
-            let _ = tx.send(unit.len, Offload::None, |out| {
+            let _ = tx.send(unit.len, Offload::None, &mut |out| {
                 out.copy_from_slice(unit.parts[0]);
             });
             served += 1;

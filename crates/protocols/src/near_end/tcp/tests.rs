@@ -400,7 +400,7 @@ impl Scene {
         .unwrap();
         let busy = !arrived.is_empty();
         for frame in self.server.poll(now, arrived) {
-            let _ = tx.send(frame.len(), Offload::None, |room| {
+            let _ = tx.send(frame.len(), Offload::None, &mut |room| {
                 room.copy_from_slice(&frame);
             });
         }
