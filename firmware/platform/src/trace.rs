@@ -127,6 +127,8 @@ impl Tracer {
     ///
     /// # Errors
     /// Where the firmware does not show the tables, or lets nobody write to them.
+    // For `entries`, which see.
+    #[inline]
     pub fn start(card: &Candidate, timed: bool) -> Result<Self, TraceError> {
         let places = Places::find(card)?;
         RECORD.clear();

@@ -253,6 +253,9 @@ const ENTRIES: [unsafe extern "efiapi" fn(); COUNT] = of_each_service!(entry);
 const COUNTING: [unsafe extern "efiapi" fn(); COUNT] = of_each_service!(counting);
 
 /// The entries, by their services' numbers: of calls that are timed, or only counted.
+///
+/// The linker keeps naked functions that nobody calls. Inline, they are built for programs that trace, and for no other.
+#[inline]
 pub(super) fn entries(timed: bool) -> impl Iterator<Item = Function> {
     let both = ENTRIES.into_iter().zip(COUNTING).zip(FRAMES);
     both.map(move |((full, counting), frame)| {
