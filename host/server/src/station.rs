@@ -5,9 +5,10 @@
 //!   frame ──> frame::parse ──┬── ARP, discovery, echo ──────────────┐
 //!                            ├── UDP 67, 547 ──> DHCP's Responders ─┤
 //!                            ├── UDP 69, others ──> downloads       ├──> answers: whole frames, few
+//!                            ├── UDP 7077 ──> ladder ───────────────┤
 //!                            └── TCP 80 ──> exchanges ──────────────┘
 //!
-//!   Station::next: an answer, else the next block or segment of a flow: its headers, and where the bytes behind them lie
+//!   Station::next: an answer, else the next block, segment or datagram of a flow: its headers, and where the bytes behind them lie
 //! ```
 //!
 //! The bytes of files stay where they are: whoever carries a frame takes them from there ([`Payload::pieces`]). What leaves is bounded by the
@@ -22,6 +23,7 @@ mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod held;
+mod ladder;
 mod payload;
 mod report;
 #[cfg(test)]
@@ -41,6 +43,7 @@ use self::downloads::{Downloads, Step};
 use self::exchanges::Exchanges;
 use self::frame::{Arrived, Mac, Peer};
 use self::held::{Held, Made};
+use self::ladder::Ladder;
 use crate::dhcp::{Answers, Destination, Responder};
 use crate::dhcpv6::{self, range_of};
 use crate::directory::Directory;
@@ -156,6 +159,7 @@ impl Host {
 enum Flow {
     Download(usize),
     Exchange(usize),
+    Ladder,
 }
 
 /// A server on a link.
@@ -166,6 +170,7 @@ pub struct Station {
     responder6: dhcpv6::Responder,
     downloads: Downloads,
     exchanges: Exchanges,
+    ladder: Ladder,
     /// The flow whose turn it is: downloads first.
     turn: usize,
     streak: u32,
@@ -233,6 +238,7 @@ impl Station {
             responder6: dhcpv6::Responder::new(answers6),
             downloads: Downloads::new(u16::from_ne_bytes([a, b])),
             exchanges: Exchanges::new(secret),
+            ladder: Ladder::new(),
             turn: 0,
             streak: 0,
             last: None,
@@ -263,6 +269,7 @@ impl Station {
     pub fn forget_flows(&mut self) {
         self.downloads.clear();
         self.exchanges.clear();
+        self.ladder.clear();
         self.host.answers.clear();
         self.host.discovery.forget();
         (self.last, self.due) = (None, None);
@@ -271,6 +278,7 @@ impl Station {
     /// Takes a frame. `partial`: its transport checksum was left to whoever carries it.
     pub fn take(&mut self, bytes: &[u8], partial: bool, now: Duration) {
         let now = self.host.epoch + now;
+        self.ladder.frames += 1;
         let Some(arrived) = frame::parse(bytes, self.host.mac, partial) else {
             return;
         };
@@ -307,6 +315,9 @@ impl Station {
             }
             // Answers go to single hosts.
             _ if !host.is_end_of(&arrived) => {}
+            Arrived::Udp { from, to, payload } if to.port() == ladder::PORT => {
+                self.ladder.take(host, (from, to), payload, now);
+            }
             Arrived::Udp { from, to, payload } => {
                 let ends = (from, to);
                 self.downloads
@@ -409,7 +420,8 @@ impl Station {
         self.last = None;
         while self.host.answers.is_empty() {
             let downloads = self.downloads.len();
-            let flows = downloads + self.exchanges.len();
+            let exchanges = self.exchanges.len();
+            let flows = downloads + exchanges + usize::from(self.ladder.is_sending());
             if idle >= flows {
                 self.due = due;
                 return None;
@@ -419,7 +431,8 @@ impl Station {
             }
             let flow = match self.turn.checked_sub(downloads) {
                 None => Flow::Download(self.turn),
-                Some(index) => Flow::Exchange(index),
+                Some(index) if index < exchanges => Flow::Exchange(index),
+                Some(_) => Flow::Ladder,
             };
             let (step, partial) = self.step(flow, now, longest);
             match step {
@@ -438,6 +451,7 @@ impl Station {
                     let payload = match flow {
                         Flow::Download(index) => self.downloads.payload(index, offset, len),
                         Flow::Exchange(index) => self.exchanges.payload(index, offset, len),
+                        Flow::Ladder => self.ladder.payload(offset, len),
                     };
                     return Some(Frame {
                         head: &self.head,
@@ -472,6 +486,7 @@ impl Station {
                 self.exchanges
                     .step(index, host, directory, (head, longest), now)
             }
+            Flow::Ladder => self.ladder.step(host, head, now),
         }
     }
 
@@ -485,7 +500,8 @@ impl Station {
             Some((Flow::Exchange(index), _)) => {
                 self.exchanges.fail(index, &mut self.host, &why, now);
             }
-            None => {}
+            // Its payload is always there.
+            Some((Flow::Ladder, _)) | None => {}
         }
     }
 
@@ -497,6 +513,7 @@ impl Station {
         let place = match flow {
             Flow::Download(index) => self.downloads.held_of(index),
             Flow::Exchange(index) => self.exchanges.held_of(index),
+            Flow::Ladder => None,
         };
         if let Some(place) = place {
             *place = Some(Held {

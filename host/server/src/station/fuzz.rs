@@ -15,8 +15,9 @@ const CLIENT_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 77, 0, 200)),
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 200)),
 ];
-/// Frames that leave while nothing comes and no time passes, at most: the windows of all transfers, and those that TCP opens with.
-const MOST: usize = 64 + 64 * 512 + 64 * 64;
+/// Frames that leave while nothing comes and no time passes, at most: the windows of all transfers, those that TCP opens with, and a burst of
+/// the ladder's.
+const MOST: usize = 64 + 64 * 512 + 64 * 64 + 64;
 
 /// What the input says.
 struct Input<'a>(&'a [u8]);
@@ -87,6 +88,7 @@ fn act(
                 0 => SERVER_PORT,
                 1 => wireboot_wire::tftp::PORT,
                 2 => learnt.udp,
+                3 => ladder::PORT,
                 other => u16::from(other),
             };
             let (from, peer) = ends(*learnt, port, to);
@@ -212,7 +214,9 @@ mod tests {
         let tftp = [&[1, 7, 1][..], &rrq, &drained, &[1, 7, 2], &ack].concat();
         let all = [&tftp[..], &drained, &syn, &drained, &get, &drained].concat();
         fuzz_card_serve(&all);
-        fuzz_card_serve(&[&all[..], &[5, 16, 6, 255, 7]].concat());
+        let send = with_length(b"send 7 52:54:00:01:02:03 18 5000");
+        let ladder = [&[1, 7, 3][..], &send, &[6, 255, 5, 1, 6, 255, 5, 5, 6, 3]].concat();
+        fuzz_card_serve(&[&all[..], &ladder, &[5, 16, 6, 255, 7]].concat());
     }
 
     proptest! {

@@ -7,6 +7,7 @@ use etherparse::{ArpEthIpv4Packet, ArpOperation, EtherType, Ethernet2Header};
 use tempfile::TempDir;
 use wireboot_tcp::{Connection, Limits, Segment, State};
 use wireboot_wire::dhcp::{Message, MessageType, option};
+use wireboot_wire::ladder::{Answer, DATA_PORT, Request};
 use wireboot_wire::tftp::{ErrorCode, Packet, TransferOptions};
 
 use super::*;
@@ -1592,5 +1593,139 @@ fn until_answered(client: &mut Client, scene: &mut Scene) {
         client.run(scene, |_| false);
         scene.now = scene.station.due().unwrap_or_default().max(scene.now);
         std::thread::yield_now();
+    }
+}
+
+/// What the sender says to a request.
+fn answer(frame: &[u8]) -> Answer {
+    let (from, to, text) = udp(frame);
+    assert_eq!((from, to), (ladder::PORT, ladder::PORT));
+    Answer::parse(text).unwrap()
+}
+
+fn measure(scene: &mut Scene, request: Request) {
+    scene.say(ladder::PORT, ladder::PORT, request.emit().as_bytes());
+}
+
+fn send(number: u32, payload: u16, micros: u32) -> Request {
+    Request::Send {
+        number,
+        mac: CLIENT,
+        payload,
+        micros,
+    }
+}
+
+#[test]
+fn a_machine_that_measures_itself_gets_datagrams_as_long_as_it_wants() {
+    for (ends, payload) in [(VERSIONS[0], 1472), (VERSIONS[1], 1452), (VERSIONS[0], 18)] {
+        let mut scene = Scene::new(&[]);
+        scene.ends = ends;
+        let request = send(7, payload, 300);
+        measure(&mut scene, request);
+        let mut sent = 0;
+        for instant in 0..30 {
+            // It asks again, as nothing may have come.
+            if instant == 15 {
+                measure(&mut scene, request);
+            }
+            let frames = scene.all();
+            assert_eq!(frames.len(), 64, "at one instant");
+            for frame in &frames {
+                let (from, to, content) = udp(frame);
+                assert_eq!((from, to), (DATA_PORT, DATA_PORT));
+                assert_eq!(content, vec![0x55; payload.into()]);
+            }
+            sent += 64;
+            scene.now += Duration::from_micros(10);
+        }
+        let over = Answer::Sent {
+            number: 7,
+            datagrams: sent,
+            dropped: 0,
+            micros: 300,
+            waited: 0,
+        };
+        assert_eq!(answer(&scene.next().unwrap()), over);
+        assert_eq!(scene.next(), None);
+        // The answer was lost.
+        measure(&mut scene, request);
+        assert_eq!(answer(&scene.next().unwrap()), over);
+        assert_eq!(scene.next(), None);
+        measure(&mut scene, send(8, payload, 300));
+        assert_eq!(scene.all().len(), 64);
+    }
+}
+
+#[test]
+fn the_sender_tells_how_long_it_waited_for_room() {
+    let mut scene = Scene::new(&[]);
+    measure(&mut scene, send(1, 18, 1000));
+    // There is room for all that leaves, for three, for all, for none.
+    for (taken, pause) in [(64, 100), (3, 50), (64, 300), (0, 550)] {
+        assert_eq!((0..taken).map_while(|_| scene.next()).count(), taken);
+        scene.now += Duration::from_micros(pause);
+    }
+    let over = Answer::Sent {
+        number: 1,
+        datagrams: 131,
+        dropped: 0,
+        micros: 1000,
+        waited: 50,
+    };
+    assert_eq!(answer(&scene.next().unwrap()), over);
+}
+
+#[test]
+fn frames_of_the_machine_are_counted() {
+    let mut scene = Scene::new(&[]);
+    for _ in 0..5 {
+        scene.say(DATA_PORT, DATA_PORT, &[7; 18]);
+        assert_eq!(scene.next(), None);
+    }
+    for (number, frames) in [(3, 6), (4, 7)] {
+        let mac = CLIENT;
+        measure(&mut scene, Request::Count { number, mac });
+        let counted = Answer::Counted { number, frames };
+        assert_eq!(answer(&scene.next().unwrap()), counted);
+    }
+}
+
+#[test]
+fn who_measures_and_who_downloads_take_turns() {
+    let mut scene = Scene::new(&[("file", &bytes(500_000))]);
+    ask(&mut scene, 3000, options(512, 200));
+    let servers = ends(&mut scene);
+    measure(&mut scene, send(1, 18, 1000));
+    acknowledge(&mut scene, servers[0], 0);
+    let frames = scene.all();
+    let is_data = |frame: &Vec<u8>| udp(frame).1 == DATA_PORT;
+    assert_eq!(
+        (
+            frames.len(),
+            frames.iter().filter(|frame| is_data(frame)).count()
+        ),
+        (264, 64)
+    );
+    let first = is_data(&frames[0]);
+    let turns = [32, 64].map(|at| is_data(&frames[at]));
+    assert_eq!(turns, [!first, first]);
+    // The machine begins anew.
+    scene.station.forget_flows();
+    scene.now += Duration::from_millis(1);
+    assert_eq!(scene.next(), None);
+}
+
+#[test]
+fn what_asks_for_too_much_is_not_sent() {
+    let mut scene = Scene::new(&[]);
+    for text in [
+        "send 1 52:54:00:01:02:03 1473 5",
+        "send 1 52:54:00:01:02:03 18 10000001",
+        "send",
+        "",
+    ] {
+        scene.say(ladder::PORT, ladder::PORT, text.as_bytes());
+        assert_eq!(scene.next(), None, "{text}");
     }
 }

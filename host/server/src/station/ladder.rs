@@ -1,0 +1,192 @@
+//! The sender that a machine measures itself against ([`wireboot_wire::ladder`]): datagrams as fast as the machine takes them, when it asks.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+pub(super) use wireboot_wire::ladder::PORT;
+use wireboot_wire::ladder::{Answer, DATA_PORT, MAX_PAYLOAD, Request};
+
+use super::Host;
+use super::downloads::Step;
+use super::frame::{self, Partial, Peer};
+use super::payload::{Part, Payload};
+
+/// Datagrams that leave at one instant, at most.
+const BURST: u32 = 64;
+
+/// The sender.
+#[derive(Debug)]
+pub(super) struct Ladder {
+    /// Frames that came from the machine.
+    pub frames: u64,
+    flood: Option<Flood>,
+    /// The last request that was served to its end, and its answer, which may have been lost.
+    last: Option<(Request, Answer)>,
+    /// What the datagrams say.
+    parts: VecDeque<Part>,
+}
+
+/// Datagrams under way.
+#[derive(Debug)]
+struct Flood {
+    request: Request,
+    number: u32,
+    payload: u16,
+    /// Who asked, and where.
+    ends: (Peer, SocketAddr),
+    /// Headers, the same of each.
+    head: Vec<u8>,
+    partial: Option<Partial>,
+    begun: Instant,
+    until: Instant,
+    datagrams: u64,
+    /// When the last left, and how many at that instant.
+    last: Instant,
+    burst: u32,
+    /// How long there was no room for the next.
+    waited: Duration,
+}
+
+impl Flood {
+    /// Whether the next may leave now, which is then counted.
+    fn leaves(&mut self, now: Instant) -> bool {
+        if now > self.last {
+            if self.burst < BURST {
+                self.waited += now - self.last;
+            }
+            (self.last, self.burst) = (now, 0);
+        }
+        let leaves = self.burst < BURST;
+        if leaves {
+            self.burst += 1;
+            self.datagrams += 1;
+        }
+        leaves
+    }
+
+    fn answer(&self, now: Instant) -> Answer {
+        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        Answer::Sent {
+            number: self.number,
+            datagrams: self.datagrams,
+            // None leaves without room.
+            dropped: 0,
+            micros: micros(now.saturating_duration_since(self.begun)),
+            waited: micros(self.waited),
+        }
+    }
+}
+
+impl Ladder {
+    pub(super) fn new() -> Self {
+        let content = Part::Bytes(vec![0x55; MAX_PAYLOAD.into()]);
+        Self {
+            frames: 0,
+            flood: None,
+            last: None,
+            parts: [content].into(),
+        }
+    }
+
+    /// The machine has begun anew.
+    pub(super) fn clear(&mut self) {
+        (self.flood, self.last) = (None, None);
+    }
+
+    /// Whether datagrams are under way.
+    pub(super) fn is_sending(&self) -> bool {
+        self.flood.is_some()
+    }
+
+    /// Takes a datagram to [`PORT`].
+    pub(super) fn take(
+        &mut self,
+        host: &mut Host,
+        (from, to): (Peer, SocketAddr),
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        let Some(request) = Request::parse(datagram) else {
+            return;
+        };
+        match (request, self.last) {
+            (_, Some((known, answer))) if known == request => say(host, (from, to), &answer),
+            (Request::Count { number, .. }, _) => {
+                let frames = self.frames;
+                say(host, (from, to), &Answer::Counted { number, frames });
+            }
+            (
+                Request::Send {
+                    number,
+                    payload,
+                    micros,
+                    ..
+                },
+                _,
+            ) => {
+                let same = |flood: &Flood| flood.request == request;
+                if self.flood.as_ref().is_some_and(same) {
+                    return;
+                }
+                let data = |address: SocketAddr| SocketAddr::new(address.ip(), DATA_PORT);
+                let machine = Peer {
+                    address: data(from.address),
+                    ..from
+                };
+                let mut head = Vec::new();
+                let partial =
+                    frame::udp_headers(&mut head, host.mac, data(to), machine, payload.into());
+                self.flood = Some(Flood {
+                    request,
+                    number,
+                    payload,
+                    ends: (from, to),
+                    head,
+                    partial,
+                    begun: now,
+                    until: now + Duration::from_micros(micros.into()),
+                    datagrams: 0,
+                    last: now,
+                    burst: 0,
+                    waited: Duration::ZERO,
+                });
+            }
+        }
+    }
+
+    /// The next datagram, whose headers go to `head`; the answer when all have left.
+    pub(super) fn step(
+        &mut self,
+        host: &mut Host,
+        head: &mut Vec<u8>,
+        now: Instant,
+    ) -> (Step, Option<Partial>) {
+        let Some(flood) = &mut self.flood else {
+            return (Step::Nothing(None), None);
+        };
+        if now >= flood.until {
+            let answer = flood.answer(now);
+            say(host, flood.ends, &answer);
+            self.last = Some((flood.request, answer));
+            self.flood = None;
+            return (Step::Over, None);
+        }
+        if !flood.leaves(now) {
+            return (Step::Nothing(Some(now)), None);
+        }
+        head.extend_from_slice(&flood.head);
+        let (offset, len, cut) = (0, flood.payload.into(), None);
+        (Step::Frame { offset, len, cut }, flood.partial)
+    }
+
+    /// What follows the headers of a datagram.
+    pub(super) fn payload(&self, offset: u64, len: usize) -> Payload<'_> {
+        Payload::of(&self.parts, offset, len)
+    }
+}
+
+fn say(host: &mut Host, (to, from): (Peer, SocketAddr), answer: &Answer) {
+    let frame = frame::datagram(host.mac, from, to, answer.emit().as_bytes());
+    host.answer(frame);
+}
