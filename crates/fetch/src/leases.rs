@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::future::poll_fn;
+use core::net::IpAddr;
 use core::pin::pin;
 use core::task::Poll;
 
@@ -24,6 +25,25 @@ pub struct Leases {
     pub v4: Option<Lease>,
     /// From DHCPv6; `None` where that failed or has not ended.
     pub v6: Option<Lease6>,
+}
+
+impl Leases {
+    /// Whether there is one of the version of IP of `address`.
+    #[must_use]
+    pub fn have_version_of(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(_) => self.v4.is_some(),
+            IpAddr::V6(_) => self.v6.is_some(),
+        }
+    }
+
+    /// Without the one of the other version.
+    pub fn keep_version_of(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(_) => self.v6 = None,
+            IpAddr::V6(_) => self.v4 = None,
+        }
+    }
 }
 
 impl From<Lease> for Leases {

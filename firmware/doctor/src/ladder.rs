@@ -26,7 +26,7 @@ use crate::error::{Error, refused};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use files::{Serve, Whose};
 use frame::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use frames::{Frames, Size};
@@ -156,16 +156,15 @@ impl<'o> Bench<'o> {
         };
         let interface = interface.clone();
         let mut fetcher = Fetcher::new(network(&card, None, clock)?);
-        source::take_lease(&mut fetcher, origin, None)?;
+        // Of IPv4, where nobody says which server: it tells of one.
+        let wanted = options.server.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        source::take_lease_for(&mut fetcher, origin, wanted)?;
         let mut leases = fetcher.leases().clone();
         let mac = fetcher.network().mac();
         let next_server = leases.v4.as_ref().and_then(|lease| lease.next_server);
         let server = options.server.or(next_server.map(IpAddr::V4));
         let server = server.ok_or(Error::NoServer)?;
-        match server {
-            IpAddr::V4(_) => leases.v6 = None,
-            IpAddr::V6(_) => leases.v4 = None,
-        }
+        leases.keep_version_of(server);
         let local = files::own_address(&leases, server)?;
         let micros = options.millis * 1000;
         Ok(Self {

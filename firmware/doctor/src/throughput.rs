@@ -112,21 +112,14 @@ pub(crate) fn take(card: &Card, clock: Clock) -> Result<Taken, Error> {
 /// The addresses of one version of IP: the firmware's, else by DHCP.
 fn leases(card: &Card, origin: &Origin, server: IpAddr, clock: Clock) -> Result<Leases, Error> {
     let mut leases = origin.leases.clone();
-    let has = |leases: &Leases| match server {
-        IpAddr::V4(_) => leases.v4.is_some(),
-        IpAddr::V6(_) => leases.v6.is_some(),
-    };
-    if !has(&leases) {
+    if !leases.have_version_of(server) {
         let network = Network::open(card, LINK, &Settings::default(), clock)?;
         let mut fetcher = Fetcher::new(network);
-        source::take_lease(&mut fetcher, origin, None)?;
+        source::take_lease_for(&mut fetcher, origin, server)?;
         leases = fetcher.leases().clone();
     }
-    match server {
-        IpAddr::V4(_) => leases.v6 = None,
-        IpAddr::V6(_) => leases.v4 = None,
-    }
-    if has(&leases) {
+    leases.keep_version_of(server);
+    if leases.have_version_of(server) {
         Ok(leases)
     } else {
         Err(Error::NoAddress(server))

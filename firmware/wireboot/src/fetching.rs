@@ -12,6 +12,7 @@ use crate::network::Network;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::ops::ControlFlow;
 use known_hosts::KnownHosts;
 use wireboot_fetch::url::Url;
@@ -176,6 +177,19 @@ impl Fetcher {
             _ => ControlFlow::Continue(false),
         })??;
         Ok(*leases)
+    }
+
+    /// Waits up to `patience` microseconds for a lease of `server`'s version of IP, which may follow the other's.
+    pub(crate) fn wait_for_lease(&mut self, server: IpAddr, patience: u64) -> Result<(), Error> {
+        let end = self.network.clock.micros() + patience;
+        self.drive(|network, _| {
+            let over = network.clock.micros() >= end;
+            if over || network.leases().have_version_of(server) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(false)
+            }
+        })
     }
 
     /// Downloads all of `wanted` at the same time, checks the SHA-256 digests of those that have one, and returns the files in the

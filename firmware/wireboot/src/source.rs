@@ -8,6 +8,7 @@ use crate::origin::{self, Origin};
 use crate::settings::EMBEDDED;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use wireboot_fetch::Leases;
 use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
 use wireboot_fetch::url::Url;
@@ -23,6 +24,9 @@ const CONFIG_NAME: &str = "wireboot.conf";
 
 /// How long a DHCP server may take to say what to boot when the firmware has got an address already.
 const PATIENCE_WITH_LEASE: Duration = Duration::from_secs(4);
+
+/// How long the lease of one version of IP may follow the other's, in microseconds: there are servers that look for 3 s whether an address is in use.
+const OTHER_VERSION: u64 = 5_000_000;
 
 /// What shall be booted, as far as known before anything is fetched.
 #[derive(Clone)]
@@ -105,6 +109,16 @@ pub fn take_lease(
     } else {
         ask(fetcher, origin, false, patience).map(drop)
     }
+}
+
+/// An address of `server`'s version of IP, without a question about boot files: the firmware's, else by DHCP. Where none of that version
+/// comes, there is perhaps one of the other.
+pub fn take_lease_for(fetcher: &mut Fetcher, origin: &Origin, server: IpAddr) -> Result<(), Error> {
+    if origin.leases.have_version_of(server) {
+        return adopt(fetcher, &origin.leases);
+    }
+    ask(fetcher, origin, false, None)?;
+    fetcher.wait_for_lease(server, OTHER_VERSION)
 }
 
 fn adopt(fetcher: &mut Fetcher, leases: &Leases) -> Result<(), Error> {

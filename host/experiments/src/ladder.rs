@@ -185,15 +185,10 @@ pub fn run(arguments: LadderArgs) -> Result<()> {
     };
     let timeout = PATIENCE
         + (PATIENCE + Duration::from_millis(u64::from(arguments.ms * FRAME_RUNGS))) * rounds;
-    let ladder = measure(
-        &lab,
-        machine,
-        arguments.ip,
-        (&program, &bench),
-        &options,
-        timeout,
-        watch,
-    )?;
+    let ip = arguments.ip;
+    let counterpart = counterpart(&lab, ip, (&program, &bench))?;
+    let ladder = measure(&lab, machine, ip, &bench, &options, timeout, watch)?;
+    drop(counterpart);
 
     if ladder.rungs.is_empty() {
         bail!(
@@ -229,8 +224,36 @@ pub fn run(arguments: LadderArgs) -> Result<()> {
     }
 }
 
-/// Has `machine`, whose card is on the lab's network, measure itself over a version of IP, by `bench` with the given load options.
-/// `program` is the wireboot command.
+/// What a machine measures itself against, on the lab's network. It ends with this value.
+pub struct Counterpart {
+    _server: Server,
+    _sender: Sender,
+}
+
+/// Starts it, over a version of IP. `program` is the wireboot command, `bench` what measures.
+///
+/// # Errors
+/// When the server or the sender does not start.
+pub fn counterpart(
+    lab: &Lab,
+    ip: IpVersion,
+    (program, bench): (&Path, &Path),
+) -> Result<Counterpart> {
+    let root = lab.scratch().join("ladder-files");
+    fs::create_dir_all(&root).context("making a directory")?;
+    for mib in [SMALL_MIB, FILE_MIB, LARGE_MIB] {
+        files::write(&root, mib * MIB)?;
+    }
+    let advertised = advertise(ip);
+    let command = lab.command(program);
+    Ok(Counterpart {
+        _server: Server::start(lab, command, &root, bench, advertised.as_slice())?,
+        _sender: Sender::start(ip)?,
+    })
+}
+
+/// Has `machine` measure itself over a version of IP against what is behind its card: a [`counterpart`], or the server in the card. `bench`
+/// measures, with the given load options.
 ///
 /// # Errors
 /// When it does not come to its figures in time, with the end of its console.
@@ -238,21 +261,15 @@ pub fn measure(
     lab: &Lab,
     mut machine: Machine,
     ip: IpVersion,
-    (program, bench): (&Path, &Path),
+    bench: &Path,
     options: &str,
     timeout: Duration,
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<Ladder> {
-    let root = lab.scratch().join("ladder-files");
     let disk = lab.scratch().join("ladder-disk");
     // Not by a script of the shell: the newest OVMF has none.
     let boot = disk.join("EFI/BOOT");
-    for directory in [&root, &boot] {
-        fs::create_dir_all(directory).context("making a directory")?;
-    }
-    for mib in [SMALL_MIB, FILE_MIB, LARGE_MIB] {
-        files::write(&root, mib * MIB)?;
-    }
+    fs::create_dir_all(&boot).context("making a directory")?;
     let options = format!(
         "ladder server={} small={} file={} large={} {options}",
         network::server(ip),
@@ -261,14 +278,6 @@ pub fn measure(
         files::name(LARGE_MIB * MIB)
     );
     embed::configuration(bench, &options, &boot.join("BOOTX64.EFI"))?;
-    let _server = Server::start(
-        lab,
-        lab.command(program),
-        &root,
-        bench,
-        advertise(ip).as_slice(),
-    )?;
-    let _sender = Sender::start(ip)?;
 
     // The host's page faults are no part of the figures.
     machine.preallocate = true;

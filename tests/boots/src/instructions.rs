@@ -123,15 +123,10 @@ pub(crate) fn counted_ladder(lab: &Lab, more: &str) -> Result<Ladder> {
     let mut machine = Machine::new(Accelerator::Tcg);
     machine.counts_instructions = true;
     machine.network = Some(network.card());
-    ladder::measure(
-        lab,
-        machine,
-        IpVersion::V4,
-        (&wireboot()?, &doctor_program()?),
-        &format!("{IN_SHORT} {more}"),
-        PATIENCE,
-        |_| {},
-    )
+    let (ip, doctor) = (IpVersion::V4, doctor_program()?);
+    let _counterpart = ladder::counterpart(lab, ip, (&wireboot()?, &doctor))?;
+    let options = format!("{IN_SHORT} {more}");
+    ladder::measure(lab, machine, ip, &doctor, &options, PATIENCE, |_| {})
 }
 
 /// For each packet of each rung of receiving full frames and files.

@@ -1,5 +1,6 @@
 //! The machine that measures itself.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,6 +9,7 @@ use wireboot_lab::accel;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
+use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
 
 use crate::instructions;
@@ -31,20 +33,38 @@ pub(crate) fn every_rung_is_measured_over_ipv6(lab: &Lab) -> Result<()> {
     measured(lab, IpVersion::V6).map(drop)
 }
 
+/// Against the sender in our card, without a network of the host's.
+pub(crate) fn the_card_sends(lab: &Lab) -> Result<()> {
+    let root = lab.scratch().join("served");
+    fs::create_dir(&root)?;
+    fs::write(root.join("note"), "one file")?;
+    let mut card = lab.command(&wireboot()?);
+    card.args(["nic", "run", "--wire"])
+        .arg(format!("serve={}", root.display()));
+    let nic = Nic::launch(lab, card)?;
+    let mut machine = Machine::new(accel::best(lab, false)?);
+    machine.network = Some(Network::new(lab, NetworkOptions::default())?.card());
+    nic.attach(&mut machine)?;
+    let (ip, doctor) = (IpVersion::V4, doctor_program()?);
+    let options = "rounds=1 ms=100 only=driver";
+    let ladder = ladder::measure(lab, machine, ip, &doctor, options, PATIENCE, |_| {})?;
+    for kind in [Kind::Receive, Kind::ReceiveSmall, Kind::Transmit] {
+        has_figure(&ladder, kind, "driver")?;
+    }
+    // It sends what the machine has room for.
+    let lost = ladder.of(Kind::Receive).map(|rung| rung.sample.lost);
+    ensure!(lost.sum::<u64>() == 0, "{}", ladder.text());
+    Ok(())
+}
+
 /// A ladder that has all rungs that there are over either version of IP.
 fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
     let network = Network::new(lab, NetworkOptions::of(ip))?;
     let mut machine = Machine::new(accel::best(lab, false)?);
     machine.network = Some(network.card());
-    let ladder = ladder::measure(
-        lab,
-        machine,
-        ip,
-        (&wireboot()?, &doctor_program()?),
-        IN_SHORT,
-        PATIENCE,
-        |_| {},
-    )?;
+    let doctor = doctor_program()?;
+    let _counterpart = ladder::counterpart(lab, ip, (&wireboot()?, &doctor))?;
+    let ladder = ladder::measure(lab, machine, ip, &doctor, IN_SHORT, PATIENCE, |_| {})?;
     for (kind, names) in [
         (
             Kind::Receive,

@@ -442,6 +442,7 @@ const CASES: &[(&str, Case)] = &[
     ("iperf3_tcp_reverse", throughput::tcp_reverse),
     ("iperf3_udp", throughput::udp),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
+    ("the_card_sends_what_is_measured", ladder::the_card_sends),
     (
         "every_rung_is_measured_over_ipv6",
         ladder::every_rung_is_measured_over_ipv6,

@@ -15,6 +15,18 @@ use wireboot_lab::qemu::Machine;
 /// The whole boot.
 const PATIENCE: Duration = UNTIL_REQUEST.saturating_mul(2);
 
+/// Starts a card that serves the testbed's files, with more `options`.
+///
+/// # Errors
+/// When it does not start.
+pub(crate) fn serve(testbed: &Testbed<'_>, options: &[&str]) -> Result<Nic> {
+    let mut card = testbed.lab.command(&testbed.command);
+    card.args(["nic", "run", "--wire"])
+        .arg(format!("serve={}", testbed.root.display()))
+        .args(options);
+    Nic::launch(testbed.lab, card)
+}
+
 /// Lets wireboot.efi download the file of `bytes` bytes from a card that was started with more `options`, into memory that the host has
 /// given the guest before (`warm`) or gives it as the guest writes to it.
 ///
@@ -34,11 +46,7 @@ pub(crate) fn download(
     let file = testbed.root.join("wireboot.conf");
     fs::write(&file, words).with_context(|| format!("writing {}", file.display()))?;
 
-    let mut card = lab.command(&testbed.command);
-    card.args(["nic", "run", "--wire"])
-        .arg(format!("serve={}", testbed.root.display()))
-        .args(options);
-    let nic = Nic::launch(lab, card)?;
+    let nic = serve(testbed, options)?;
     let mut machine = Machine::new(testbed.accelerator);
     machine.preallocate = warm;
     machine.pxe_only(Some(testbed.ip));

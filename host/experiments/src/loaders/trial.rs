@@ -282,16 +282,12 @@ impl Stage<'_> {
             None => "SNP",
             Some(_) => "SNP, ours",
         };
+        let Testbed { lab, command, .. } = &self.testbed;
         machine.network = Some(self.testbed.network.card());
-        let ladder = ladder::measure(
-            self.testbed.lab,
-            machine,
-            IP,
-            (&self.testbed.command, &self.programs.doctor),
-            "rounds=1 ms=1000 only=SNP",
-            LONGEST,
-            |_| {},
-        )?;
+        let doctor = &self.programs.doctor;
+        let _counterpart = ladder::counterpart(lab, IP, (command, doctor))?;
+        let options = "rounds=1 ms=1000 only=SNP";
+        let ladder = ladder::measure(lab, machine, IP, doctor, options, LONGEST, |_| {})?;
         let rung = ladder.of(Kind::Receive).find(|rung| rung.name == name);
         let rung = rung.with_context(|| format!("no rung {name} in\n{}", ladder.text()))?;
         if let Some(error) = &rung.error {

@@ -19,6 +19,11 @@ pub enum Side {
         /// Who is at the cable.
         card: Card,
     },
+    /// The sender in the card sends whatever the machine takes, and doctor.efi takes it.
+    Sent {
+        /// The ladder's rung.
+        rung: &'static str,
+    },
     /// wireboot.efi downloads from the server in the card.
     Served {
         /// How.
@@ -44,6 +49,7 @@ impl Side {
         match self {
             Self::Cable { stack, card } => format!("{stack}, {}", card.name()),
             Self::Frames { rung, card } => format!("{rung}, {}", card.name()),
+            Self::Sent { rung } => format!("{rung}, the sender in the card"),
             Self::Served { protocol, .. } => {
                 format!("{} from the server in the card", protocol.name())
             }
@@ -88,6 +94,20 @@ const ALL: &[&str] = &[];
 
 /// The rung on which frames are counted, and no more.
 const THROWN_AWAY: &str = "driver";
+/// The rung on which their payload is copied.
+const COPIED: &str = "driver, copied";
+
+/// Frames that the card makes beside those that come by QEMU's tap.
+const fn sent(id: &'static str, title: &'static str, rung: &'static str, floor: f64) -> Comparison {
+    let card = Card::Qemu;
+    Comparison {
+        id,
+        title,
+        ours: Side::Sent { rung },
+        theirs: Side::Frames { rung, card },
+        floor,
+    }
+}
 
 /// A stack by the card's tap beside the same by QEMU's.
 const fn same(
@@ -136,7 +156,7 @@ const fn served(
 }
 
 /// All of them.
-pub(super) const COMPARISONS: [Comparison; 13] = [
+pub(super) const COMPARISONS: [Comparison; 15] = [
     Comparison {
         id: "tap-frames",
         title: "frames thrown away",
@@ -150,6 +170,8 @@ pub(super) const COMPARISONS: [Comparison; 13] = [
         },
         floor: 1.15,
     },
+    sent("sent-frames", "frames thrown away", THROWN_AWAY, 8.0),
+    sent("sent-frames-copied", "frames copied", COPIED, 3.0),
     same("tap-http", "HTTP from nginx", "wireboot-http", 1.1),
     same("tap-tftp", "TFTP from atftpd", "wireboot-tftp", 1.0),
     served(

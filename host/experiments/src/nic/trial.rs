@@ -46,7 +46,8 @@ impl Stage<'_> {
                     .download_by_cable(stack, self.bytes, true, attach)?;
                 Ok(self.rate(downloaded.measured.seconds))
             }
-            Side::Frames { rung, card } => self.frames(rung, card),
+            Side::Frames { rung, card } => self.frames_by_cable(rung, card),
+            Side::Sent { rung } => self.frames_of_card(rung),
             Side::Served {
                 protocol,
                 arguments,
@@ -104,21 +105,38 @@ impl Stage<'_> {
         })
     }
 
-    fn frames(&self, rung: &str, card: Card) -> Result<f64> {
+    /// Frames that come by the lab's cable.
+    fn frames_by_cable(&self, rung: &str, card: Card) -> Result<f64> {
         let Testbed {
-            lab,
-            network,
-            ip,
-            accelerator,
-            command,
-            ..
+            lab, ip, command, ..
         } = &self.testbed;
-        let mut machine = Machine::new(*accelerator);
-        machine.network = Some(network.card());
+        let mut machine = self.machine();
         let _nic = self.attach(card, &mut machine)?;
-        let options = format!("rounds=3 ms=1000 only={rung}");
-        let programs = (command.as_path(), self.doctor.as_path());
-        let ladder = ladder::measure(lab, machine, *ip, programs, &options, LADDER, |_| {})?;
+        let _counterpart = ladder::counterpart(lab, *ip, (command, &self.doctor))?;
+        self.frames(rung, machine)
+    }
+
+    /// Frames that the card makes.
+    fn frames_of_card(&self, rung: &str) -> Result<f64> {
+        let mut machine = self.machine();
+        let nic = card::serve(&self.testbed, &[])?;
+        nic.attach(&mut machine)?;
+        self.frames(rung, machine)
+    }
+
+    fn machine(&self) -> Machine {
+        let mut machine = Machine::new(self.testbed.accelerator);
+        machine.network = Some(self.testbed.network.card());
+        machine
+    }
+
+    /// Mbit/s of a rung of frames, measured by `machine`.
+    fn frames(&self, rung: &str, machine: Machine) -> Result<f64> {
+        let Testbed { lab, ip, .. } = &self.testbed;
+        // A name may have several words.
+        let word = rung.split_whitespace().next_back().unwrap_or(rung);
+        let options = format!("rounds=3 ms=1000 only={word}");
+        let ladder = ladder::measure(lab, machine, *ip, &self.doctor, &options, LADDER, |_| {})?;
         let found = ladder
             .of(ladder::Kind::Receive)
             .find(|one| one.name == rung);
