@@ -7,6 +7,7 @@ mod chunk;
 mod fault;
 mod offload;
 mod pace;
+mod poll;
 mod probe;
 mod socket;
 mod socket_place;

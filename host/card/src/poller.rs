@@ -12,7 +12,7 @@
 mod pair;
 mod patience;
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -20,10 +20,12 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{ReadWriteFlags, preadv2};
 use wireboot_card::{Beyond, Lies, Wire};
 
 use self::pair::{DESCRIPTORS, Pair};
 use self::patience::Patience;
+pub(crate) use self::patience::Polling;
 use crate::memory::Mapping;
 use crate::program::Diverted;
 use crate::stage::Stage;
@@ -72,7 +74,7 @@ impl Bell {
 
 impl Poller {
     /// Starts the thread with a card before each of these, one for each pair of queues, [`MAX_PAIRS`] at most. They tell these lies, and do so much for drivers
-    /// that ask. Lines in the log begin with `name`.
+    /// that ask. It waits as `polling` says. Lines in the log begin with `name`.
     ///
     /// # Errors
     /// The kernel's.
@@ -81,6 +83,7 @@ impl Poller {
         stages: Vec<Stage>,
         lies: Lies,
         beyond: Beyond,
+        polling: Polling,
     ) -> io::Result<Self> {
         let (commands, received) = sync_channel(COMMANDS);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -96,6 +99,7 @@ impl Poller {
             pairs: pairs.collect(),
             memory: None,
             begun: Instant::now(),
+            patience: Patience::new(polling),
             waits: 0,
         };
         let thread = Builder::new()
@@ -183,13 +187,13 @@ struct Work {
     pairs: Vec<Pair>,
     memory: Option<Mapping>,
     begun: Instant,
+    patience: Patience,
     waits: u64,
 }
 
 impl Work {
     fn run(&mut self) {
         let mut idle_since = None;
-        let mut patience = Patience::new();
         loop {
             // Nothing is to be done without a queue, and a wire without a guest is not read.
             let command = if self.pairs.iter().all(Pair::is_idle) {
@@ -212,12 +216,13 @@ impl Work {
                 continue;
             }
             let since = *idle_since.get_or_insert(now);
-            if no_room || patience.is_over(now.duration_since(since)) {
+            let waits = no_room && self.patience.may_end();
+            if waits || self.patience.is_over(now.duration_since(since)) {
                 let begun = Instant::now();
                 self.wait();
                 // How long a guest takes to make room says nothing of the next frame.
                 if !no_room {
-                    patience.learn(begun.elapsed());
+                    self.patience.learn(begun.elapsed());
                 }
                 idle_since = None;
             } else {
@@ -275,7 +280,7 @@ impl Work {
                     waits: self.waits,
                     ..Statistics::default()
                 };
-                for pair in &self.pairs {
+                for pair in &mut self.pairs {
                     pair.count(&mut statistics);
                 }
                 let _ = reply.send(statistics);
@@ -376,9 +381,18 @@ fn ring(fd: BorrowedFd<'_>) {
     let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
 }
 
-fn empty(fd: BorrowedFd<'_>) {
-    // It does not block; nothing in it is as good.
-    let _ = rustix::io::read(fd, &mut [0; 8]);
+/// How often an eventfd was rung since it was last emptied.
+fn empty(fd: BorrowedFd<'_>) -> u64 {
+    let mut count = [0; 8];
+    // A monitor's may be one that blocks. Nothing in it is as good.
+    let here = u64::MAX;
+    let read = preadv2(
+        fd,
+        &mut [IoSliceMut::new(&mut count)],
+        here,
+        ReadWriteFlags::NOWAIT,
+    );
+    read.map_or(0, |_| u64::from_ne_bytes(count))
 }
 
 #[cfg(test)]

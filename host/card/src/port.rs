@@ -10,7 +10,7 @@ use wireboot_card::{Beyond, Lies, feature};
 
 use crate::listener::Listener;
 use crate::mishap::{LOOK, Mishap, Mishaps};
-use crate::poller::{Handle, Poller};
+use crate::poller::{Handle, Poller, Polling};
 use crate::say::say;
 use crate::stage::Stage;
 use crate::statistics::PortStatistics;
@@ -29,6 +29,8 @@ pub(crate) struct Offer {
     pub offloads: u64,
     /// What is done for drivers that ask.
     pub beyond: Beyond,
+    /// How long the card looks before it waits.
+    pub polling: Polling,
 }
 
 /// What a port is to be.
@@ -86,8 +88,14 @@ impl Port {
         offer: Offer,
     ) -> Result<Self> {
         let pairs = plan.stages.len();
-        let poller = Poller::start(name.clone(), plan.stages, plan.lies, offer.beyond)
-            .context("starting the card")?;
+        let poller = Poller::start(
+            name.clone(),
+            plan.stages,
+            plan.lies,
+            offer.beyond,
+            offer.polling,
+        )
+        .context("starting the card")?;
         let several = if pairs > 1 { feature::MQ } else { 0 };
         let offloads = poller.offloads() & offer.offloads;
         let offered = feature::consistent(feature::RINGS | several | offloads);

@@ -20,8 +20,10 @@ pub(crate) struct Statistics {
     pub program: Option<ProgramCounters>,
     /// What went through each pair of queues.
     pub pairs: Vec<PairTraffic>,
-    /// Doorbells that the guest rang while the card waited.
+    /// Doorbells that the guest rang.
     pub doorbells: u64,
+    /// Those of them that it rang for what it sends.
+    pub transmit_doorbells: u64,
     /// How often the card waited.
     pub waits: u64,
 }
@@ -82,6 +84,7 @@ struct Document {
     paced_forgotten: u64,
     calls: u64,
     doorbells: u64,
+    transmit_doorbells: u64,
     waits: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<ProgramDocument>,
@@ -217,6 +220,7 @@ impl Statistics {
             paced_forgotten: paced.forgotten,
             calls: card.calls,
             doorbells: self.doorbells,
+            transmit_doorbells: self.transmit_doorbells,
             waits: self.waits,
             program: self.program.clone().map(ProgramDocument::from),
             pairs: pairs.collect(),
@@ -330,6 +334,7 @@ mod tests {
                 PairTraffic::default(),
             ],
             doorbells: 10,
+            transmit_doorbells: 42,
             waits: 11,
         };
         let port = |socket: &str| PortStatistics {
@@ -347,7 +352,7 @@ mod tests {
             "no_room": 7, "cut_units": 12, "cut_frames": 13, "joined_units": 14, "joined_segments": 15,
             "joined_datagrams": 16, "joined_fragments": 17, "dropped_fragments": 18, "waiting_fragments": 19,
             "dropped_frames": 20, "line_lost": 21, "line_too_long": 22, "paced_no_room": 23,
-            "paced_wire_lost": 24, "paced_forgotten": 25, "calls": 8, "doorbells": 10, "waits": 11,
+            "paced_wire_lost": 24, "paced_forgotten": 25, "calls": 8, "doorbells": 10, "transmit_doorbells": 42, "waits": 11,
         });
         expected["program"] = json!({
             "seen_guest": 30, "seen_wire": 31, "dropped": 32, "edited": 33, "delayed": 34, "copies": 35, "diverted": 41, "no_room": 36,

@@ -13,11 +13,13 @@ use super::chunk::{self, ChunkArgument};
 use super::fault::FaultArgument;
 use super::offload::OffloadArgument;
 use super::pace::{BusArgument, LineArgument};
+use super::poll::PollArgument;
 use super::socket::SocketArgument;
 use crate::card::HostCard;
 use crate::listener::Listener;
 use crate::mishap::Mishaps;
 use crate::pcap::{self, Capture};
+use crate::poller::Polling;
 use crate::port::{Offer, Plan};
 use crate::program::{Filter, PairOf, Program};
 use crate::stage::Stage;
@@ -48,6 +50,10 @@ pub struct CardArgs {
     /// Write payload of TCP to where a driver wants it that asks for that, as wireboot's does: all, or none
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = PlacementArgument::All)]
     placement: PlacementArgument,
+    /// How long to look at the queues in vain before waiting for a doorbell: always, never, or microseconds, up to 1000000. Without, up to 50 us, as past waits
+    /// teach. A card that always looks takes a processor
+    #[arg(long, value_name = "TIME")]
+    poll: Option<PollArgument>,
     /// Let units cross a bus, by the models of `wireboot nic table`: pci32-33, pci64-33, pci32-66, pci64-66, or per-transfer=NS,rate=R. It carries one at a
     /// time, either way. Rates are in bits a second, with k, m or g behind
     #[arg(long, value_name = "BUS")]
@@ -107,6 +113,7 @@ impl CardArgs {
                 chunks: self.chunk.0,
                 placement: self.placement == PlacementArgument::All,
             },
+            polling: self.poll.map_or(Polling::default(), |argument| argument.0),
         };
         // Each machine may have some hundred files at once.
         allow_many_files();

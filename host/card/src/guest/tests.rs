@@ -22,6 +22,7 @@ use super::*;
 use crate::control::Control;
 use crate::listener::Listener;
 use crate::mishap::Mishaps;
+use crate::poller::Polling;
 use crate::port::{Offer, Plan, Port};
 use crate::stage::Stage;
 use crate::vhost::{Bell, Connection, Request};
@@ -41,6 +42,7 @@ const PLAIN: Offer = Offer {
         chunks: None,
         placement: false,
     },
+    polling: Polling::Learnt,
 };
 
 /// All that it does, for these offloads.
@@ -51,6 +53,7 @@ fn offer(offloads: u64, chunks: Option<Limits<Duration>>) -> Offer {
             chunks,
             placement: true,
         },
+        polling: Polling::default(),
     }
 }
 

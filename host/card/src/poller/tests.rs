@@ -63,6 +63,10 @@ impl Guest {
     }
 
     fn before(stages: Vec<Stage>, features: u64) -> Self {
+        Self::polled(stages, features, Polling::default())
+    }
+
+    fn polled(stages: Vec<Stage>, features: u64, polling: Polling) -> Self {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 0x4000).unwrap();
         let mapping = || {
@@ -73,8 +77,14 @@ impl Guest {
             };
             Mapping::new(&[(place, &file)]).unwrap()
         };
-        let poller =
-            Poller::start("card".into(), stages, Lies::default(), Beyond::default()).unwrap();
+        let poller = Poller::start(
+            "card".into(),
+            stages,
+            Lies::default(),
+            Beyond::default(),
+            polling,
+        )
+        .unwrap();
         let mut handle = poller.handle();
         handle.set_memory(Some(mapping()));
         let guest = Self {
@@ -332,6 +342,55 @@ fn a_queue_of_a_tap_is_in_use_while_its_pair_receives() {
         guest.handle.stop(second);
         uses(&guest, 1, 1);
     }
+}
+
+#[test]
+fn a_card_that_always_looks_waits_for_no_doorbell_and_counts_each() {
+    let stage = Stage::new(HostWire::None, Pace::default(), None);
+    let mut guest = Guest::polled(vec![stage], 0, Polling::Always);
+    guest.start(0);
+    for _ in 0..100 {
+        guest.send();
+        guest.sent();
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    let statistics = guest.poller.statistics().unwrap();
+    assert_eq!(statistics.card.sent.units, 100);
+    // The first frame may be there before the card says that it looks.
+    let first = statistics.doorbells;
+    assert!(statistics.waits == 0 && first <= 1, "{first} doorbells");
+    // A guest that rings all the same, and one that says that it has rung very often.
+    let often = u64::MAX - 3;
+    for (rung, all) in [
+        (1, first + 1),
+        (3, first + 4),
+        (often, u64::MAX),
+        (often, u64::MAX),
+    ] {
+        rustix::io::write(&guest.kick, &u64::to_ne_bytes(rung)).unwrap();
+        let statistics = guest.poller.statistics().unwrap();
+        let counted = (statistics.doorbells, statistics.transmit_doorbells);
+        assert_eq!(counted, (all, all));
+    }
+    guest.handle.stop(TRANSMIT);
+}
+
+#[test]
+fn a_card_that_never_looks_in_vain_waits_for_each_doorbell() {
+    let stage = Stage::new(HostWire::None, Pace::default(), None);
+    let mut guest = Guest::polled(vec![stage], 0, Polling::For(Duration::ZERO));
+    guest.start(0);
+    let waits = || guest.poller.statistics().unwrap().waits;
+    // It waits once it has begun.
+    let (begun, before) = (Instant::now(), waits());
+    while waits() == before {
+        assert!(begun.elapsed() < PATIENCE, "it never waits");
+    }
+    guest.send();
+    guest.sent();
+    guest.handle.stop(TRANSMIT);
+    // The queue's doorbells are counted when it stops.
+    assert_eq!(guest.poller.statistics().unwrap().doorbells, 1);
 }
 
 /// The bus takes them one after the other, and nobody rings for those that have to stay with the guest.

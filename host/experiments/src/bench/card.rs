@@ -39,6 +39,21 @@ pub(crate) fn download(
     warm: bool,
     options: &[&str],
 ) -> Result<Measured> {
+    let downloaded = downloaded(testbed, protocol, bytes, warm, options)?;
+    Ok(downloaded.0)
+}
+
+/// The same, with the card, whose machine has ended.
+///
+/// # Errors
+/// As [`download`].
+pub(crate) fn downloaded(
+    testbed: &Testbed<'_>,
+    protocol: Protocol,
+    bytes: u64,
+    warm: bool,
+    options: &[&str],
+) -> Result<(Measured, Nic)> {
     let (lab, name) = (testbed.lab, files::name(bytes));
     let scheme = protocol.name().to_lowercase();
     let server = wireboot_lab::network::server(testbed.ip);
@@ -62,10 +77,11 @@ pub(crate) fn download(
         std::thread::sleep(LOOK);
         let log = nic.log();
         if let Some(seconds) = done.captures(&log).and_then(|found| found.get(1)) {
-            return Ok(Measured {
+            let measured = Measured {
                 seconds: seconds.as_str().parse().context("the card's record")?,
                 kpps: None,
-            });
+            };
+            return Ok((measured, nic));
         }
         let failure = running.failure();
         if failure.is_some() || begin.elapsed() > PATIENCE {

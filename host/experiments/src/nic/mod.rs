@@ -7,6 +7,7 @@
 //!                          report: medians, their ratio, what it is to be; table, JSON, plot
 //! ```
 
+mod bound;
 mod comparison;
 mod report;
 mod trial;
@@ -25,9 +26,10 @@ use crate::bench::report::{FailedTrial, Failure};
 use crate::bench::stacks;
 use crate::bench::trial::Testbed;
 use crate::bench::twice;
+use bound::Bound;
 use comparison::Comparison;
-pub use report::{IDLE_CEILING, Report, Row};
-use trial::{IDLE_STACK, Stage};
+pub use report::{BoundRow, Report, Row};
+use trial::Stage;
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::guest;
@@ -73,16 +75,12 @@ pub struct NicArgs {
     pub list: bool,
 }
 
-/// The short name of what an idle card takes.
-const IDLE: &str = "idle";
-
 /// Runs the measurement. Call it before the program has threads: see [`Lab::enter`].
 ///
 /// # Errors
 /// When the lab does not work, or a comparison gave no figure; the report is written all the same.
 pub fn run(arguments: NicArgs) -> Result<()> {
-    let chosen = report::chosen(&arguments.only);
-    let idle = arguments.only.is_empty() || arguments.only.iter().any(|word| IDLE.contains(word));
+    let (chosen, bounds) = report::chosen(&arguments.only);
     if arguments.list {
         for Comparison {
             id, title, floor, ..
@@ -90,15 +88,15 @@ pub fn run(arguments: NicArgs) -> Result<()> {
         {
             println!("{id:22} {title}: at least {floor}");
         }
-        if idle {
-            println!(
-                "{IDLE:22} processor time of a card with nothing to do: at most {:.0} %",
-                IDLE_CEILING * 100.0
-            );
+        for Bound {
+            id, title, most, ..
+        } in &bounds
+        {
+            println!("{id:22} {title}: at most {most}");
         }
         return Ok(());
     }
-    if chosen.is_empty() && !idle {
+    if chosen.is_empty() && bounds.is_empty() {
         bail!("nothing to measure: wireboot lab nic --list shows the short names");
     }
     if !geteuid().is_root() {
@@ -153,8 +151,8 @@ pub fn run(arguments: NicArgs) -> Result<()> {
         .rounds
         .unwrap_or(if arguments.quick { 1 } else { 9 });
     let mut figures = Figures::default();
-    let each = chosen.len() as u64 * 2 + u64::from(idle);
-    let bar = progress::bar(u64::from(rounds) * each);
+    let each = chosen.len() * 2 + bounds.len();
+    let bar = progress::bar(u64::from(rounds) * each as u64);
     for round in 1..=rounds {
         for comparison in &chosen {
             for (ours, side) in [(true, comparison.ours), (false, comparison.theirs)] {
@@ -169,23 +167,23 @@ pub fn run(arguments: NicArgs) -> Result<()> {
                 }
             }
         }
-        if idle {
+        for bound in &bounds {
             bar.inc(1);
-            let what = format!("{IDLE}: {IDLE_STACK}");
-            let (share, failed) = twice(&bar, round, &what, || stage.idle());
+            let what = format!("{}: {}", bound.id, bound.title);
+            let (value, failed) = twice(&bar, round, &what, || stage.bounded(bound.what));
             figures.failed.extend(failed);
-            figures.idle.extend(share);
+            figures.bounds.entry(bound.id).or_default().extend(value);
         }
         figures
-            .report(&host, &stage, &chosen, idle)
+            .report(&host, &stage, &chosen, &bounds)
             .save(&arguments)?;
     }
     bar.finish_and_clear();
-    let report = figures.report(&host, &stage, &chosen, idle);
+    let report = figures.report(&host, &stage, &chosen, &bounds);
     println!("{}", report.text());
     match report.failures.len() {
         0 => Ok(()),
-        count => bail!("no figure for {count} of the comparisons; the reasons are above"),
+        count => bail!("no figure for {count} of them; the reasons are above"),
     }
 }
 
@@ -194,22 +192,33 @@ pub fn run(arguments: NicArgs) -> Result<()> {
 struct Figures {
     /// Of each comparison, ours and theirs.
     sides: BTreeMap<(&'static str, bool), Vec<f64>>,
-    idle: Vec<f64>,
+    bounds: BTreeMap<&'static str, Vec<f64>>,
     failed: Vec<FailedTrial>,
 }
 
 impl Figures {
-    fn report(&self, host: &Host, stage: &Stage<'_>, chosen: &[Comparison], idle: bool) -> Report {
+    fn report(
+        &self,
+        host: &Host,
+        stage: &Stage<'_>,
+        chosen: &[Comparison],
+        bounds: &[Bound],
+    ) -> Report {
         let side = |id, ours| self.sides.get(&(id, ours)).map_or(&[][..], Vec::as_slice);
         let rows = chosen
             .iter()
             .filter_map(|one| Row::new(one, side(one.id, true), side(one.id, false)))
             .collect::<Vec<_>>();
-        let without = chosen
+        let bound_rows = bounds
             .iter()
-            .map(|one| one.id)
-            .filter(|id| rows.iter().all(|row| row.id != *id))
-            .chain((idle && self.idle.is_empty()).then_some(IDLE));
+            .filter_map(|one| BoundRow::new(one, self.bounds.get(one.id)?))
+            .collect::<Vec<_>>();
+        let has_row = |id: &str| {
+            rows.iter().any(|row| row.id == id) || bound_rows.iter().any(|row| row.id == id)
+        };
+        let ids = chosen.iter().map(|one| one.id);
+        let ids = ids.chain(bounds.iter().map(|one| one.id));
+        let without = ids.filter(|id| !has_row(id));
         let failures = without.map(|id| {
             let last = self.failed.iter().rev().find(|trial| {
                 let rest = trial.what.strip_prefix(id);
@@ -225,7 +234,7 @@ impl Figures {
             bytes: stage.bytes,
             failures: failures.collect(),
             rows,
-            idle: self.idle.clone(),
+            bounds: bound_rows,
             failed_trials: self.failed.clone(),
         }
     }

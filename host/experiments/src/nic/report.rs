@@ -6,6 +6,7 @@ use anyhow::Result;
 use comfy_table::{Attribute, Cell};
 use serde::Serialize;
 
+use super::bound::{BOUNDS, Bound};
 use super::comparison::{COMPARISONS, Comparison};
 use crate::bench::host::Host;
 use crate::bench::plot::{Line, logarithmic};
@@ -21,16 +22,13 @@ pub struct Report {
     pub bytes: u64,
     /// One row for each comparison.
     pub rows: Vec<Row>,
-    /// The share of a processor that an idle card took, by round.
-    pub idle: Vec<f64>,
+    /// What is to be little.
+    pub bounds: Vec<BoundRow>,
     /// What gave no figure.
     pub failures: Vec<Failure>,
     /// Every trial that failed, also where the next one gave a figure.
     pub failed_trials: Vec<FailedTrial>,
 }
-
-/// The most of a processor that an idle card may take.
-pub const IDLE_CEILING: f64 = 0.01;
 
 /// A comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -51,6 +49,46 @@ pub struct Row {
     pub ratio: f64,
     /// What it is to be at least.
     pub floor: f64,
+}
+
+/// What is to be little, as it was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct BoundRow {
+    /// Its short name.
+    pub id: &'static str,
+    /// In a few words, with the unit.
+    pub title: &'static str,
+    /// By round.
+    pub values: Vec<f64>,
+    /// What it is to be at most.
+    pub most: f64,
+}
+
+impl BoundRow {
+    /// `None` without a figure.
+    pub(super) fn new(bound: &Bound, values: &[f64]) -> Option<Self> {
+        (!values.is_empty()).then(|| Self {
+            id: bound.id,
+            title: bound.title,
+            values: values.to_vec(),
+            most: bound.most,
+        })
+    }
+
+    fn line(&self) -> String {
+        let (low, high) = range(&self.values).unwrap_or_default();
+        let middle = median(&self.values).unwrap_or_default();
+        let number = |value| digits(value, 2);
+        format!(
+            "{}: {} ({} to {}; {}), at most {} allowed\n",
+            self.title,
+            number(middle),
+            number(low),
+            number(high),
+            self.values.len(),
+            self.most
+        )
+    }
 }
 
 impl Row {
@@ -119,8 +157,8 @@ impl Report {
             self.host,
             self.bytes >> 20
         );
-        if let Some(idle) = self.idle_line() {
-            text.push_str(&idle);
+        for bound in &self.bounds {
+            text.push_str(&bound.line());
         }
         for Failure { what, reason } in &self.failures {
             text.push_str(&format!("no figure for {what}: {reason}\n"));
@@ -142,23 +180,10 @@ impl Report {
         for row in &self.rows {
             text.push_str(&line(&row.cells()));
         }
-        if let Some(idle) = self.idle_line() {
-            text.push('\n');
-            text.push_str(&idle);
+        for bound in &self.bounds {
+            text.push_str(&format!("\n{}", bound.line()));
         }
         text
-    }
-
-    fn idle_line(&self) -> Option<String> {
-        let (low, high) = range(&self.idle)?;
-        Some(format!(
-            "An idle card takes {:.2} % of a processor ({:.2} to {:.2}; {}), at most {:.0} allowed.\n",
-            median(&self.idle)? * 100.0,
-            low * 100.0,
-            high * 100.0,
-            self.idle.len(),
-            IDLE_CEILING * 100.0
-        ))
     }
 
     /// Draws how many times as fast as what it is compared with each is.
@@ -181,12 +206,13 @@ impl Report {
     }
 }
 
-/// The comparisons whose short names contain one of these words, or all for none.
+/// The comparisons and the bounds whose short names contain one of these words, or all for none.
 #[must_use]
-pub(super) fn chosen(words: &[String]) -> Vec<Comparison> {
+pub(super) fn chosen(words: &[String]) -> (Vec<Comparison>, Vec<Bound>) {
     let wanted = |id: &str| words.is_empty() || words.iter().any(|word| id.contains(word));
-    let chosen = COMPARISONS.iter().filter(|one| wanted(one.id));
-    chosen.copied().collect()
+    let comparisons = COMPARISONS.iter().filter(|one| wanted(one.id));
+    let bounds = BOUNDS.iter().filter(|one| wanted(one.id));
+    (comparisons.copied().collect(), bounds.copied().collect())
 }
 
 #[cfg(test)]
@@ -195,17 +221,22 @@ mod tests {
     use crate::bench::report::tests::report as bench;
 
     fn report() -> Report {
-        let row = |at: usize, ours: &[f64], theirs: &[f64]| {
-            Row::new(&COMPARISONS[at], ours, theirs).unwrap()
+        let row = |id: &str, ours: &[f64], theirs: &[f64]| {
+            let comparison = COMPARISONS.iter().find(|one| one.id == id);
+            Row::new(comparison.unwrap(), ours, theirs).unwrap()
         };
         Report {
             host: bench().host,
             bytes: 64 << 20,
             rows: vec![
-                row(0, &[3000.0, 4000.0, 3500.0], &[2500.0, 2600.0, 2400.0]),
-                row(1, &[1000.0], &[2000.0]),
+                row(
+                    "tap-frames",
+                    &[3000.0, 4000.0, 3500.0],
+                    &[2500.0, 2600.0, 2400.0],
+                ),
+                row("tap-http", &[1000.0], &[2000.0]),
             ],
-            idle: vec![0.001, 0.004, 0.002],
+            bounds: vec![BoundRow::new(&BOUNDS[0], &[0.1, 0.4, 0.2]).unwrap()],
             failures: vec![Failure {
                 what: "ovmf-tftp".to_owned(),
                 reason: "it never asked".to_owned(),
@@ -223,7 +254,7 @@ mod tests {
             "1.40",
             "1.15",
             "0.500",
-            "0.20 % of a processor (0.10 to 0.40; 3)",
+            "an idle card, % of a processor: 0.20 (0.10 to 0.40; 3), at most 1 allowed",
             "no figure for ovmf-tftp: it never asked",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
@@ -247,10 +278,16 @@ mod tests {
     fn words_choose() {
         let ids = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-            chosen(&words).iter().map(|one| one.id).collect::<Vec<_>>()
+            let (comparisons, bounds) = chosen(&words);
+            let comparisons = comparisons.iter().map(|one| one.id);
+            let bounds = bounds.iter().map(|one| one.id);
+            comparisons.chain(bounds).collect::<Vec<_>>()
         };
-        assert_eq!(ids(&[]).len(), COMPARISONS.len());
-        assert_eq!(ids(&["frames", "linux"]), ["tap-frames", "linux-http"]);
+        assert_eq!(ids(&[]).len(), COMPARISONS.len() + BOUNDS.len());
+        assert_eq!(
+            ids(&["tap-frames", "linux", "idle"]),
+            ["tap-frames", "linux-http", "idle"]
+        );
         assert!(ids(&["nothing"]).is_empty());
     }
 

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
+use super::bound::Little;
 use super::comparison::{Card, Side};
 use crate::bench::card;
 use crate::bench::stacks::Stack;
 use crate::bench::trial::Testbed;
 use crate::ladder;
+use crate::protocol::Protocol;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
 
@@ -19,7 +22,7 @@ const LADDER: Duration = Duration::from_secs(180);
 /// Over which time an idle card is watched.
 const IDLE: Duration = Duration::from_secs(10);
 /// The stack that is up and has nothing to do.
-pub(super) const IDLE_STACK: &str = "linux-http";
+const IDLE_STACK: &str = "linux-http";
 
 /// What trials need.
 pub(super) struct Stage<'a> {
@@ -59,11 +62,27 @@ impl Stage<'_> {
         }
     }
 
-    /// The share of a processor that the card takes while its guest has nothing to do.
+    /// What is to be little.
     ///
     /// # Errors
-    /// When the guest does not come up.
-    pub(super) fn idle(&self) -> Result<f64> {
+    /// When it gives no figure.
+    pub(super) fn bounded(&self, what: Little) -> Result<f64> {
+        match what {
+            Little::Idle => self.idle(),
+            Little::Doorbells => self.doorbells(),
+        }
+    }
+
+    fn doorbells(&self) -> Result<f64> {
+        let options = ["--poll", "always"];
+        let (testbed, protocol) = (&self.testbed, Protocol::Http);
+        let (_, nic) = card::downloaded(testbed, protocol, self.bytes, true, &options)?;
+        let counters = nic.end()?;
+        let doorbells = counters.get("transmit_doorbells");
+        doorbells.and_then(Value::as_f64).context("a counter")
+    }
+
+    fn idle(&self) -> Result<f64> {
         let stack = self.stack(IDLE_STACK)?;
         let attach = |machine: &mut Machine| self.attach(Card::Ours, machine);
         let mib = 1 << 20;
@@ -74,7 +93,7 @@ impl Stage<'_> {
         let before = processor_time(nic.process())?;
         std::thread::sleep(IDLE);
         let used = processor_time(nic.process())?.saturating_sub(before);
-        Ok(used.as_secs_f64() / IDLE.as_secs_f64())
+        Ok(used.as_secs_f64() / IDLE.as_secs_f64() * 100.0)
     }
 
     pub(super) fn stack(&self, id: &str) -> Result<&Stack> {

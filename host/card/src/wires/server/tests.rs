@@ -15,7 +15,7 @@ use wireboot_server::event::Events;
 use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 
 use super::*;
-use crate::poller::{Handle, Poller};
+use crate::poller::{Handle, Poller, Polling};
 use crate::program::tests::program;
 use crate::program::{Filter, Hook, PairOf, Program};
 use crate::stage::Stage;
@@ -538,7 +538,14 @@ fn asked_for(
         chunks,
         ..Beyond::default()
     };
-    let poller = Poller::start("card".into(), vec![stage], Lies::default(), beyond).unwrap();
+    let poller = Poller::start(
+        "card".into(),
+        vec![stage],
+        Lies::default(),
+        beyond,
+        Polling::default(),
+    )
+    .unwrap();
     let mut handle = poller.handle();
     handle.set_memory(Some(file.map()));
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
