@@ -1,6 +1,7 @@
 use super::*;
 use alloc::string::ToString;
 use alloc::vec;
+use wireboot_report::ladder::{Ladder, Rung};
 use wireboot_report::memory::{CARDS, Memory, ORDINARY, Region};
 use wireboot_report::network::{
     BootServer, Dhcp, Dhcpv6, Dhcpv6Answer, Lacp, NameQuery, Offer, Protocol, SpanningTree,
@@ -1566,4 +1567,55 @@ fn memory_that_the_card_has_elsewhere_is_told() {
     assert_eq!(found(Some(false), None), Vec::<String>::new());
     assert_eq!(found(Some(true), Some(false)), ["bounced-dma"]);
     assert_eq!(found(Some(false), Some(true)), ["bounced-dma"]);
+}
+
+/// What full frames came to, in Mbit/s, and the link's speed.
+fn of_ladder(rungs: &[(&str, f64)], link: Option<u32>) -> Report {
+    let mut report = healthy();
+    report.ladder = Some(Ladder {
+        sender: "10.77.0.1".into(),
+        rungs: rungs
+            .iter()
+            .flat_map(|(what, mbit_s)| {
+                // The smallest frames carry little, with any driver.
+                [true, false].map(|full| Rung {
+                    what: (*what).into(),
+                    full,
+                    mbit_s: if full { *mbit_s } else { 1.0 },
+                    ..Rung::default()
+                })
+            })
+            .collect(),
+    });
+    report.surroundings = link.map(|mbit_s| wireboot_report::Surroundings {
+        link_after_s: Some(0.1),
+        link_mbit_s: Some(mbit_s),
+        ..Default::default()
+    });
+    report
+}
+
+#[test]
+fn a_driver_of_the_firmware_that_brings_a_quarter_of_ours_is_told() {
+    let slow = |rungs: &[(&str, f64)], link| {
+        let found = ids(&of_ladder(rungs, link));
+        found.iter().any(|id| id == "slow-driver")
+    };
+    assert!(slow(&[("driver", 4000.0), ("SNP", 999.0)], None));
+    assert!(!slow(&[("driver", 4000.0), ("SNP", 1001.0)], None));
+    // The better of its two ways counts. The packet service is no driver.
+    assert!(!slow(
+        &[("driver", 4000.0), ("SNP", 10.0), ("UNDI", 2000.0)],
+        None
+    ));
+    assert!(!slow(&[("driver", 4000.0), ("MNP", 10.0)], None));
+    // Without a driver of ours, the link tells.
+    assert!(slow(&[("SNP", 990.0)], Some(10_000)));
+    assert!(!slow(&[("SNP", 1010.0)], Some(10_000)));
+    assert!(!slow(&[("SNP", 990.0)], None) && !slow(&[], Some(10_000)));
+    let report = of_ladder(&[("driver", 4000.0), ("SNP", 500.0)], None);
+    assert_eq!(
+        found(&report, "slow-driver").evidence,
+        "the firmware's driver (SNP) brings 500 Mbit/s of full frames from 10.77.0.1; wireboot's driver, on the same card, 4000"
+    );
 }

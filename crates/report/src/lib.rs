@@ -27,6 +27,7 @@ pub mod firmware;
     reason = "a fuzz target's verdicts"
 )]
 pub mod fuzzing;
+pub mod ladder;
 pub mod memory;
 pub mod network;
 mod profile;
@@ -37,6 +38,7 @@ pub mod trace;
 pub mod words;
 
 pub use firmware::{Build, Cost, DryBoot, NotMeasured, Receiver, Stolen, Timer};
+pub use ladder::Ladder;
 pub use memory::Memory;
 pub use network::Network;
 pub use profile::{Profile, ProfiledImage};
@@ -138,6 +140,9 @@ pub struct Report {
     /// How memory is cached, and how fast it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
+    /// What the network can do at each height.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ladder: Option<Ladder>,
     /// Checks that measured nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_measured: Vec<NotMeasured>,
@@ -209,7 +214,9 @@ impl Report {
         if !report.memory.iter().all(Memory::is_possible) {
             return Err(ReadError::Time);
         }
-        if !report.throughput.iter().all(Throughput::is_possible) {
+        if !report.throughput.iter().all(Throughput::is_possible)
+            || !report.ladder.iter().all(Ladder::is_possible)
+        {
             return Err(ReadError::Time);
         }
         if !report.sweep.iter().all(sweep::Cell::is_possible) {

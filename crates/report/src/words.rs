@@ -1,8 +1,8 @@
 //! What doctor.efi can be asked for, by the words of its options. A report names its checks by the same words.
 
 /// Each check.
-pub const CHECKS: [&str; 10] = [
-    "check", "net", "boot", "cost", "dma", "trace", "profile", "sweep", "iperf3", "ttcp",
+pub const CHECKS: [&str; 11] = [
+    "check", "net", "boot", "cost", "dma", "frames", "trace", "profile", "sweep", "iperf3", "ttcp",
 ];
 
 /// Several checks.

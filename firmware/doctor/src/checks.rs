@@ -3,6 +3,7 @@
 mod boot;
 mod cost;
 mod dma;
+mod frames;
 mod iperf3;
 mod machine;
 mod net;
@@ -88,6 +89,15 @@ pub(crate) const ALL: &[Check] = &[
         needs_server: false,
         limit_s: 60,
         run: dma::examine,
+    },
+    Check {
+        name: "frames",
+        what: "what the card brings, and what the firmware keeps of it",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 60,
+        run: frames::examine,
     },
     Check {
         name: "trace",

@@ -28,7 +28,9 @@ pub(crate) enum Error {
     #[error("nobody says where the sender is: write server=ADDRESS")]
     NoServer,
     /// Nobody to measure against.
-    #[error("no sender answers at {0}; wireboot lab ladder starts one")]
+    #[error(
+        "no sender answers at {0}; wireboot nic serve is one, and wireboot lab ladder starts one"
+    )]
     NoSender(IpAddr),
     /// What is sent to the sender does not arrive.
     #[error("sending by TCP to the sender: {0}")]

@@ -10,9 +10,9 @@
 //! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot lab ladder`) speaks
 //! [`wireboot_wire::ladder`].
 
-mod files;
+pub(crate) mod files;
 pub(crate) mod frame;
-mod frames;
+pub(crate) mod frames;
 mod options;
 mod ours;
 mod phases;
@@ -59,7 +59,7 @@ use wireboot_wire::ladder::DATA_PORT;
 
 /// What one measurement found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Sample {
+pub(crate) struct Sample {
     /// Packets that came through.
     pub packets: u64,
     /// Bytes of their payload, or of the file.
@@ -85,7 +85,8 @@ struct Sample {
 }
 
 impl Sample {
-    fn bits_per_second(&self) -> u64 {
+    /// Of payload.
+    pub(crate) fn bits_per_second(&self) -> u64 {
         (self.bytes * 8_000_000)
             .checked_div(self.micros)
             .unwrap_or(0)

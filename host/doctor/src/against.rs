@@ -65,6 +65,12 @@ pub(crate) fn rows(reports: [&Report; 2]) -> Vec<Row> {
         })
         .collect()
     })));
+    rows.extend(beside(reports.map(|report| {
+        let rungs = report.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        rungs
+            .map(|one| (crate::ladder::label(one), format!("{:.0}", one.mbit_s)))
+            .collect()
+    })));
     rows
 }
 

@@ -50,6 +50,9 @@ pub(crate) fn made(report: &Report) -> Report {
             hash(&mut stream.local);
         }
     }
+    if let Some(ladder) = &mut report.ladder {
+        hash(&mut ladder.sender);
+    }
     if let Some(trace) = &mut report.trace {
         let traced = trace.boot.iter_mut().chain(&mut trace.transfer);
         traced.for_each(|one| hash(&mut one.file));
@@ -244,7 +247,7 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 27] = [
+    const WORDS: [&str; 28] = [
         "Build.asserting",
         "Called.image",
         "Called.service",
@@ -270,6 +273,7 @@ mod tests {
         "Region.what",
         "Report.version",
         "RoundTrip.what",
+        "Rung.what",
         "Throughput.check",
         "Throughput.driver",
     ];

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use wireboot_report::network::{Outcome, Transfer};
-use wireboot_report::{Memory, Network, Phase, PhaseKind, Profile, Report, Surroundings};
+use wireboot_report::{Ladder, Memory, Network, Phase, PhaseKind, Profile, Report, Surroundings};
 
 use crate::escaped::escaped;
 use crate::text::{merged, outcome};
-use crate::{against, fleet, memory as of_memory};
+use crate::{against, fleet, ladder as of_ladder, memory as of_memory};
 
 /// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
 const ROWS: usize = 400;
@@ -169,6 +169,9 @@ fn body(out: &mut String, report: &Report) {
     if let Some(memory) = &report.memory {
         self::memory(out, memory);
     }
+    if let Some(ladder) = &report.ladder {
+        self::ladder(out, ladder);
+    }
     if let Some(trace) = &report.trace {
         crate::trace::html(out, trace);
     }
@@ -216,9 +219,9 @@ fn profile(out: &mut String, profile: &Profile) {
         };
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td class=\"n\">{percent:.1}</td><td style=\"width:50%\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\">\
-             <rect class=\"bar\" width=\"{percent:.1}\" height=\"4\"/></svg></td></tr>",
-            escaped(name)
+            "<tr><td>{}</td><td class=\"n\">{percent:.1}</td><td style=\"width:50%\">{}</td></tr>",
+            escaped(name),
+            bar(percent)
         );
     }
     out.push_str("</table>\n");
@@ -244,6 +247,36 @@ fn memory(out: &mut String, memory: &Memory) {
     for sentence in of_memory::sentences(memory) {
         let _ = writeln!(out, "<p>{}</p>", escaped(&sentence));
     }
+}
+
+/// What came through at each height, with a bar for each.
+fn ladder(out: &mut String, ladder: &Ladder) {
+    let sentence = of_ladder::sentence(ladder);
+    let _ = writeln!(out, "<h2>The ladder</h2>\n<p>{}</p>", escaped(&sentence));
+    table(out, of_ladder::HEADS, of_ladder::rows(ladder));
+    let most = ladder
+        .rungs
+        .iter()
+        .map(|rung| rung.mbit_s)
+        .fold(1.0, f64::max);
+    let _ = writeln!(out, "<table><tr><th>full frames</th><th>Mbit/s</th></tr>");
+    for rung in ladder.rungs.iter().filter(|rung| rung.full).take(ROWS) {
+        let percent = rung.mbit_s / most * 100.0;
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td style=\"width:70%\">{}</td></tr>",
+            escaped(&rung.what),
+            bar(percent)
+        );
+    }
+    out.push_str("</table>\n");
+}
+
+/// A bar of so many percent.
+fn bar(percent: f64) -> String {
+    format!(
+        "<svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\"><rect class=\"bar\" width=\"{percent:.1}\" height=\"4\"/></svg>"
+    )
 }
 
 /// A table whose first column is a name.

@@ -12,6 +12,7 @@ mod html;
 mod iperf3;
 #[cfg(feature = "lab")]
 pub mod lab;
+mod ladder;
 mod memory;
 mod output;
 mod pcap;

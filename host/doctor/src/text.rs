@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{costs as services, memory as of_memory, throughput};
+use crate::{costs as services, ladder as of_ladder, memory as of_memory, throughput};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use wireboot_report::network::{Dhcpv6Answer, Router};
@@ -48,6 +48,11 @@ pub fn shown(report: &Report) -> String {
     if let Some(memory) = &report.memory {
         out.push('\n');
         self::memory(&mut out, memory);
+    }
+    if let Some(ladder) = &report.ladder {
+        out.push('\n');
+        numbers(&mut out, of_ladder::HEADS, of_ladder::rows(ladder));
+        let _ = writeln!(out, "{}", wrapped(&of_ladder::sentence(ladder)));
     }
     if let Some(trace) = &report.trace {
         out.push('\n');

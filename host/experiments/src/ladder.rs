@@ -11,8 +11,6 @@
 mod figures;
 mod phases;
 mod plot;
-mod sender;
-mod sink;
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +23,7 @@ use regex::Regex;
 use serde::Serialize;
 
 pub use figures::{Kind, Ladder, Phases, Rung, Sample};
-pub use sender::Sender;
+use wireboot_lab::sender::Sender;
 
 use crate::bench::files::{self, MIB};
 use crate::bench::host::{self, Host};

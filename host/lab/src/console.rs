@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use regex::Regex;
+
+use crate::patience::Patience;
 
 /// A text that the console showed.
 #[derive(Clone, Debug)]
@@ -119,12 +121,12 @@ impl Console {
         }
     }
 
-    /// Waits for a text after the last one waited for.
+    /// Waits for a text after the last one waited for, on a busy host longer than `timeout` ([`Patience`]).
     ///
     /// # Errors
     /// When it does not come in time or the machine ends before, with the last lines of the console.
     pub fn wait_for(&mut self, expression: &Regex, timeout: Duration) -> Result<Seen> {
-        let deadline = Instant::now() + timeout;
+        let mut patience = Patience::new(timeout);
         let mut transcript = self.shared.lock();
         loop {
             let rest = transcript.text.get(self.searched..).unwrap_or_default();
@@ -133,8 +135,8 @@ impl Console {
                 self.searched += captures.get_match().end();
                 return Ok(seen);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if transcript.ended || left.is_zero() {
+            let wait = patience.wait();
+            let Some(wait) = wait.filter(|_| !transcript.ended) else {
                 let why = if transcript.ended {
                     "the machine ended".to_owned()
                 } else {
@@ -145,8 +147,8 @@ impl Console {
                     expression.as_str(),
                     tail(&transcript.text, 25)
                 );
-            }
-            let waited = self.shared.changed.wait_timeout(transcript, left);
+            };
+            let waited = self.shared.changed.wait_timeout(transcript, wait);
             transcript = waited.map_or_else(
                 |poisoned| poisoned.into_inner().0,
                 |(transcript, _)| transcript,

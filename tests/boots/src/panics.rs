@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
-use wireboot_experiments::ladder::Sender;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::SERVER;
 use wireboot_lab::qemu::RunningMachine;
+use wireboot_lab::sender::Sender;
 
 use crate::gdb::Debugger;
 use crate::processors::{THREE_ENGINES, slow, three_pairs};

@@ -6,6 +6,7 @@ mod dry_boots;
 mod files;
 mod firmware;
 mod lacp;
+mod ladder;
 mod machine;
 mod memory;
 mod services;
@@ -142,6 +143,7 @@ pub(crate) const ALL: &[Rule] = &[
     rule("pcie", machine::pcie),
     rule("uncached-memory", memory::uncached),
     rule("bounced-dma", memory::bounced),
+    rule("slow-driver", ladder::slow_driver),
     rule("time-per-packet", trace::time_per_packet),
     rule("keyboard-per-packet", trace::keyboard_per_packet),
     rule("variables-written", trace::variables_written),

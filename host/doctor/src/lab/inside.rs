@@ -13,6 +13,7 @@ use wireboot_lab::console::Seen;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::{Disk, Machine, RunningMachine};
+use wireboot_lab::sender::{DATA_PORT, Sender};
 use wireboot_report::Report;
 
 use super::site::Site;
@@ -83,12 +84,13 @@ fn run<T>(
     wait: impl FnOnce(&mut RunningMachine, &Regex) -> Result<(Seen, T)>,
 ) -> Result<(Report, T)> {
     let mut site = Site::new(lab, trial)?;
-    let mut filter = "";
     if wants_throughput(examination.words) {
         site.serve_iperf3(lab)?;
-        // Gigabytes would come, and whoever keeps them slows them down.
-        filter = "not port 5201";
     }
+    let wants_sender = wants_frames(examination.words) && trial.faults.is_empty();
+    let _sender = wants_sender.then(|| Sender::start(trial.ip)).transpose()?;
+    // Gigabytes would come, and whoever keeps them slows them down.
+    let filter = format!("not port 5201 and not port {DATA_PORT}");
     let disk = lab.scratch().join("doctor-disk");
     let boot = disk.join("EFI/BOOT");
     // An examination before may have left the name of its last check, which doctor.efi would leave out.
@@ -104,7 +106,7 @@ fn run<T>(
     let words = format!("{words} {planted}");
     // Not by a script of the shell: the newest OVMF has none.
     embed::configuration(examination.program, words.trim(), &boot.join("BOOTX64.EFI"))?;
-    let cable = Capture::start(lab, site.network.cable(), filter, CAPTURED, capture)?;
+    let cable = Capture::start(lab, site.network.cable(), &filter, CAPTURED, capture)?;
 
     let mut machine = Machine::new(trial.accelerator);
     machine.counts_instructions = examination.counts_instructions;
@@ -154,6 +156,12 @@ fn run<T>(
 fn wants_throughput(words: &str) -> bool {
     let mut words = words.split_whitespace();
     words.any(|word| word.starts_with("iperf3=") || word.starts_with("ttcp="))
+}
+
+/// Whether a sender of frames is to be there.
+fn wants_frames(words: &str) -> bool {
+    let mut words = words.split_whitespace();
+    words.any(|word| [STANDARD, "all", "frames"].contains(&word))
 }
 
 /// Shows the console, or in the progress bar its check.

@@ -1,10 +1,11 @@
 //! Where the machine's first processor is, by QEMU's own word: what doctor.efi says of itself can be held against that.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use regex::Regex;
+use wireboot_lab::patience::Patience;
 use wireboot_lab::qemu::RunningMachine;
 
 /// The shortest time between two looks, and how much longer it may be: by chance, so that they keep no time with the machine's timer.
@@ -20,10 +21,10 @@ pub(super) fn positions(
     end: &Regex,
     longest: Duration,
 ) -> Result<Vec<u64>> {
-    let deadline = Instant::now() + longest;
+    let mut patience = Patience::new(longest);
     let mut positions = Vec::new();
     while running.console.seen(end).is_none() {
-        if Instant::now() > deadline {
+        if patience.wait().is_none() {
             bail!(
                 "the examination did not end in {} s\n{}",
                 longest.as_secs(),

@@ -1,6 +1,8 @@
 //! The sender that a machine measures itself against: sends datagrams when asked, tells what has come from the machine, and takes what
 //! its TCP sends.
 
+mod sink;
+
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -11,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
-use wireboot_wire::ladder::{Answer, DATA_PORT, PORT, Request};
+pub use wireboot_wire::ladder::DATA_PORT;
+use wireboot_wire::ladder::{Answer, PORT, Request};
 
-use super::sink;
-use wireboot_lab::ip::IpVersion;
-use wireboot_lab::netns::tool;
-use wireboot_lab::network::{self, INTERFACE};
+use crate::ip::IpVersion;
+use crate::netns::tool;
+use crate::network::{self, INTERFACE};
 
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(100);
