@@ -184,7 +184,7 @@ pub fn run(arguments: LadderArgs) -> Result<()> {
     let timeout = PATIENCE
         + (PATIENCE + Duration::from_millis(u64::from(arguments.ms * FRAME_RUNGS))) * rounds;
     let ip = arguments.ip;
-    let counterpart = counterpart(&lab, ip, (&program, &bench))?;
+    let counterpart = counterpart(&lab, (&network, ip), (&program, &bench))?;
     let ladder = measure(&lab, machine, ip, &bench, &options, timeout, watch)?;
     drop(counterpart);
 
@@ -228,13 +228,13 @@ pub struct Counterpart {
     _sender: Sender,
 }
 
-/// Starts it, over a version of IP. `program` is the wireboot command, `bench` what measures.
+/// Starts it, on a network, over a version of IP. `program` is the wireboot command, `bench` what measures.
 ///
 /// # Errors
 /// When the server or the sender does not start.
 pub fn counterpart(
     lab: &Lab,
-    ip: IpVersion,
+    (network, ip): (&Network, IpVersion),
     (program, bench): (&Path, &Path),
 ) -> Result<Counterpart> {
     let root = lab.scratch().join("ladder-files");
@@ -246,7 +246,7 @@ pub fn counterpart(
     let command = lab.command(program);
     Ok(Counterpart {
         _server: Server::start(lab, command, &root, bench, advertised.as_slice())?,
-        _sender: Sender::start(ip)?,
+        _sender: Sender::start(ip, network.cable())?,
     })
 }
 

@@ -41,11 +41,11 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Starts it on the lab's network, which must exist and have addresses of this version of IP.
+    /// Starts it on the lab's network, which must exist and have addresses of this version of IP; the machine's cable ends at the interface `cable`.
     ///
     /// # Errors
     /// When a port is taken.
-    pub fn start(ip: IpVersion) -> Result<Self> {
+    pub fn start(ip: IpVersion, cable: &str) -> Result<Self> {
         let server = network::server(ip);
         let bind = |port| UdpSocket::bind((server, port)).context("opening the sender's port");
         let control = bind(PORT)?;
@@ -57,10 +57,11 @@ impl Sender {
         setsockopt(&unread, sockopt::RcvBuf, &1).context("making the sink small")?;
         let listener = sink::listen((server, DATA_PORT).into())?;
         let stop = Arc::new(AtomicBool::new(false));
+        let cable = cable.to_owned();
         let stopped = Arc::clone(&stop);
         let sender = spawn(move || {
             let _unread = unread;
-            let mut served = Served::new(server);
+            let mut served = Served::new(server, cable);
             while !stopped.load(Ordering::Relaxed) {
                 if let Err(error) = served.next(&control) {
                     log::warn!("the sender: {error:#}");
@@ -89,6 +90,8 @@ impl Drop for Sender {
 struct Served {
     /// The sender's address.
     server: IpAddr,
+    /// The interface at which the machine's cable ends.
+    cable: String,
     /// Whose address the kernel has been told for good.
     neighbour: Option<(IpAddr, [u8; 6])>,
     /// The last request to send and its answer: asked for again when the answer was lost.
@@ -96,9 +99,10 @@ struct Served {
 }
 
 impl Served {
-    fn new(server: IpAddr) -> Self {
+    fn new(server: IpAddr, cable: String) -> Self {
         Self {
             server,
+            cable,
             neighbour: None,
             last: None,
         }
@@ -132,7 +136,7 @@ impl Served {
         match request {
             Request::Count { number, .. } => Ok(Answer::Counted {
                 number,
-                frames: Counters::read().received,
+                frames: Counters::read(&self.cable).received,
             }),
             Request::Send {
                 number,
@@ -141,7 +145,8 @@ impl Served {
                 ..
             } => {
                 let duration = Duration::from_micros(micros.into());
-                let answer = send(number, (self.server, from.ip()), payload.into(), duration)?;
+                let ends = (self.server, from.ip());
+                let answer = send(number, ends, payload.into(), duration, &self.cable)?;
                 self.last = Some((request, answer));
                 Ok(answer)
             }
@@ -180,6 +185,7 @@ fn send(
     (from, to): (IpAddr, IpAddr),
     payload: usize,
     duration: Duration,
+    cable: &str,
 ) -> Result<Answer> {
     let socket = UdpSocket::bind((from, 0)).context("opening a port to send from")?;
     socket
@@ -190,7 +196,7 @@ fn send(
         count = 1;
     }
     let bytes = vec![0x55; payload * count];
-    let before = Counters::read();
+    let before = Counters::read(cable);
     let begin = Instant::now();
     let mut datagrams = 0;
     let mut waited = Duration::ZERO;
@@ -201,7 +207,7 @@ fn send(
             let full = Instant::now();
             let had = gone;
             loop {
-                gone = Counters::read().gone_since(&before).min(datagrams);
+                gone = Counters::read(cable).gone_since(&before).min(datagrams);
                 if datagrams - gone + count as u64 <= UNDER_WAY {
                     break;
                 }
@@ -218,7 +224,7 @@ fn send(
             Err(error) => log::debug!("sending: {error}"),
         }
     }
-    let after = Counters::read();
+    let after = Counters::read(cable);
     Ok(Answer::Sent {
         number,
         datagrams,
@@ -240,10 +246,10 @@ struct Counters {
 }
 
 impl Counters {
-    fn read() -> Self {
+    fn read(cable: &str) -> Self {
         // Not /sys: it shows the interfaces of the network namespace in which it was mounted.
         let table = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-        Self::parse(&table, INTERFACE).unwrap_or_default()
+        Self::parse(&table, cable).unwrap_or_default()
     }
 
     /// The interface's line: eight numbers of receiving, packets the second, and eight of transmitting, packets the second and

@@ -19,6 +19,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::SERVER6;
 use wireboot_lab::qemu::Machine;
+use wireboot_report::ladder::{DRIVER, MNP, SNP};
 use wireboot_report::memory::{CARDS, ORDINARY};
 use wireboot_report::network::Outcome;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
@@ -580,6 +581,23 @@ pub(crate) fn uncached_memory(lab: &Lab) -> Result<()> {
     let memory = report.memory.as_ref().context("no memory")?;
     let kind = |what| memory.region(what)?.memory_type.as_deref();
     ensure!(kind(CARDS) == Some("UC") && kind(ORDINARY) == Some("WB"));
+    Ok(())
+}
+
+/// wireboot's driver, the firmware's and its packet service bring frames, and the firmware boots by its own afterwards.
+pub(crate) fn frames(lab: &Lab) -> Result<()> {
+    let report = inside(lab, &[], "frames", true)?;
+    ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+    let ladder = report.ladder.as_ref().context("no ladder")?;
+    let rungs = ladder.rungs.iter();
+    let rungs: Vec<_> = rungs.map(|one| (one.what.as_str(), one.full)).collect();
+    let wanted = [DRIVER, SNP, MNP].map(|what| [(what, true), (what, false)]);
+    ensure!(rungs == wanted.as_flattened(), "{rungs:?}");
+    for rung in &ladder.rungs {
+        ensure!(rung.packets > 0 && rung.mbit_s > 0.0, "{rung:?}");
+        ensure!(rung.receivers.is_some() == (rung.what == MNP), "{rung:?}");
+    }
+    ensure!(ladder.sender == "10.77.0.1", "{}", ladder.sender);
     Ok(())
 }
 

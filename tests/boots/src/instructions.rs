@@ -124,7 +124,7 @@ pub(crate) fn counted_ladder(lab: &Lab, more: &str) -> Result<Ladder> {
     machine.counts_instructions = true;
     machine.network = Some(network.card());
     let (ip, doctor) = (IpVersion::V4, doctor_program()?);
-    let _counterpart = ladder::counterpart(lab, ip, (&wireboot()?, &doctor))?;
+    let _counterpart = ladder::counterpart(lab, (&network, ip), (&wireboot()?, &doctor))?;
     let options = format!("{IN_SHORT} {more}");
     ladder::measure(lab, machine, ip, &doctor, &options, PATIENCE, |_| {})
 }

@@ -63,7 +63,7 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
     let mut machine = Machine::new(accel::best(lab, false)?);
     machine.network = Some(network.card());
     let doctor = doctor_program()?;
-    let _counterpart = ladder::counterpart(lab, ip, (&wireboot()?, &doctor))?;
+    let _counterpart = ladder::counterpart(lab, (&network, ip), (&wireboot()?, &doctor))?;
     let ladder = ladder::measure(lab, machine, ip, &doctor, IN_SHORT, PATIENCE, |_| {})?;
     for (kind, names) in [
         (

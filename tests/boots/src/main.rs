@@ -423,6 +423,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_planted_stays", doctor::planted_stays),
     ("doctor_stopped", doctor::stopped),
     ("doctor_dma", doctor::dma),
+    ("doctor_frames", doctor::frames),
     ("doctor_uncached_memory", doctor::uncached_memory),
     ("doctor_sweep", doctor::sweep),
     ("recorder_keeps_the_attempts", recorder::keeps_the_attempts),

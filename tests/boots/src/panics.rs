@@ -8,7 +8,7 @@ use regex::Regex;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::SERVER;
+use wireboot_lab::network::{INTERFACE, SERVER};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::sender::Sender;
 
@@ -198,7 +198,7 @@ pub(crate) fn in_the_ladder(lab: &Lab) -> Result<()> {
     ];
     fs::write(disk.join("startup.nsh"), script.join("\r\n"))?;
     let _server = scene.serve(&[])?;
-    let _sender = Sender::start(IpVersion::V4)?;
+    let _sender = Sender::start(IpVersion::V4, INTERFACE)?;
     let mut machine = scene.start()?;
     expect(&mut machine, "wireboot: fault planted: ladder")?;
     expect(

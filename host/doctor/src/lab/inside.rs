@@ -88,7 +88,8 @@ fn run<T>(
         site.serve_iperf3(lab)?;
     }
     let wants_sender = wants_frames(examination.words) && trial.faults.is_empty();
-    let _sender = wants_sender.then(|| Sender::start(trial.ip)).transpose()?;
+    let sender = || Sender::start(trial.ip, site.network.cable());
+    let _sender = wants_sender.then(sender).transpose()?;
     // Gigabytes would come, and whoever keeps them slows them down.
     let filter = format!("not port 5201 and not port {DATA_PORT}");
     let disk = lab.scratch().join("doctor-disk");

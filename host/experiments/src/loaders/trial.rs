@@ -282,10 +282,15 @@ impl Stage<'_> {
             None => "SNP",
             Some(_) => "SNP, ours",
         };
-        let Testbed { lab, command, .. } = &self.testbed;
+        let Testbed {
+            lab,
+            network,
+            command,
+            ..
+        } = &self.testbed;
         machine.network = Some(self.testbed.network.card());
         let doctor = &self.programs.doctor;
-        let _counterpart = ladder::counterpart(lab, IP, (command, doctor))?;
+        let _counterpart = ladder::counterpart(lab, (network, IP), (command, doctor))?;
         let options = "rounds=1 ms=1000 only=SNP";
         let ladder = ladder::measure(lab, machine, IP, doctor, options, LONGEST, |_| {})?;
         let rung = ladder.of(Kind::Receive).find(|rung| rung.name == name);

@@ -127,11 +127,15 @@ impl Stage<'_> {
     /// Frames that come by the lab's cable.
     fn frames_by_cable(&self, rung: &str, card: Card) -> Result<f64> {
         let Testbed {
-            lab, ip, command, ..
+            lab,
+            network,
+            ip,
+            command,
+            ..
         } = &self.testbed;
         let mut machine = self.machine();
         let _nic = self.attach(card, &mut machine)?;
-        let _counterpart = ladder::counterpart(lab, *ip, (command, &self.doctor))?;
+        let _counterpart = ladder::counterpart(lab, (network, *ip), (command, &self.doctor))?;
         self.frames(rung, machine)
     }
 
