@@ -133,8 +133,11 @@ pub(crate) fn turns<N: Nic>(
     let (to_us, mut events) = wireboot_ring::channel(MAILBOX);
     let mut service = Service::new(nic, random::seed().0, for_service, to_us);
     let before = service.nic_mut().counters();
-    let buffer = memory::download_buffer(ROOM * 2).ok();
-    let mut memory = buffer.map(|(memory, _)| Memory::new(memory));
+    let room = || {
+        let buffer = memory::download_buffer(ROOM * 2).ok();
+        buffer.map(|(memory, _)| Memory::new(memory))
+    };
+    let mut memory = room();
     let mut sample = Sample::default();
     // Into an empty mailbox.
     for command in leases.clone().commands() {
@@ -160,7 +163,8 @@ pub(crate) fn turns<N: Nic>(
         match events.pop() {
             None => {}
             Some(Event::NeedMemory { job, .. }) => {
-                let answer = match memory.take() {
+                // A transfer that begins anew asks again.
+                let answer = match memory.take().or_else(room) {
                     Some(memory) => Command::Memory { job, memory },
                     None => Command::NoMemory { job },
                 };
