@@ -18,9 +18,10 @@ use wireboot_boot::driver::Driver as NicDriver;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::Network;
+use wireboot_boot::origin::boot_files;
 use wireboot_boot::settings::Settings;
 use wireboot_boot::source;
-use wireboot_fetch::url::Host;
+use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
 use wireboot_platform::claim::pci::Candidate;
 use wireboot_platform::firmware_net::{Mnp, receivers};
@@ -71,6 +72,13 @@ fn card_of(
     Ok(card.ok_or(BootError::NoInterface)?)
 }
 
+fn address_of(url: &Url) -> Option<IpAddr> {
+    match url.host() {
+        Host::Address(address) => Some(*address),
+        Host::Name(_) => None,
+    }
+}
+
 struct Bench {
     frames: Frames,
     mac: [u8; 6],
@@ -82,17 +90,17 @@ impl Bench {
     /// Finds an address, and who sends: the server that boots machines.
     fn open(examination: &Examination<'_>, card: &Card) -> Result<Self, Error> {
         let (origin, clock) = (examination.origin, examination.clock);
-        let named = origin.url.as_ref().and_then(|url| match url.host() {
-            Host::Address(address) => Some(*address),
-            Host::Name(_) => None,
-        });
+        let named = origin.url.as_ref().and_then(address_of);
         let wanted = named.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let network = Network::open(card, LINK, &Settings::default(), clock)?;
         let mut fetcher = Fetcher::new(network);
         source::take_lease_for(&mut fetcher, origin, wanted)?;
         let leases = fetcher.leases();
         let next = leases.v4.as_ref().and_then(|lease| lease.next_server);
-        let sender = named.or(next.map(IpAddr::V4)).ok_or(Error::NoServer)?;
+        let sender = named.or(next.map(IpAddr::V4));
+        // DHCPv6 names a server in the boot file's URL alone.
+        let sender = sender.or_else(|| boot_files(leases).find_map(|url| address_of(&url)));
+        let sender = sender.ok_or(Error::NoServer)?;
         let local = own_address(leases, sender)?;
         Ok(Self {
             frames: Frames::new(clock, local, sender, MICROS),
