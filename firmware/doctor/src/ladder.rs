@@ -85,7 +85,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Of payload.
+    /// Bits of payload in a second; headers do not count.
     pub(crate) fn bits_per_second(&self) -> u64 {
         (self.bytes * 8_000_000)
             .checked_div(self.micros)

@@ -57,6 +57,7 @@ fn size(rung: &Rung) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{assert_page_says, assert_terminal_says, beside_nothing};
     use wireboot_report::Report;
     use wireboot_report::ladder::{DRIVER, MNP, SNP};
 
@@ -86,37 +87,29 @@ mod tests {
 
     #[test]
     fn the_terminal_has_80_columns_and_all_figures() {
-        let shown = crate::text::shown(&report());
-        for line in shown.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
-        let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in [
+        let said = [
             "driver full 4000 339.7 1.00 1.2 67",
             "SNP full 1000 84.9 0.25 1.2 67",
             "MNP, 9 receivers besides smallest 7 50.5 1.00",
             "<b> smallest 0 0.0 0.00",
             "Frames from 10.77.0.1, as fast",
-        ] {
-            assert!(flat.contains(words), "{words} in {shown}");
-        }
+        ];
+        assert_terminal_says(&report(), &said);
     }
 
     #[test]
     fn the_page_has_them_without_a_strangers_elements() {
-        let page = crate::html::page(&report());
-        for words in ["ladder", "&lt;b&gt;", "4000", "339.7", "10.77.0.1"] {
-            assert!(page.contains(words), "{words}");
-        }
-        assert!(!page.contains("<b>"));
+        assert_page_says(
+            &report(),
+            &["ladder", "&lt;b&gt;", "4000", "339.7", "10.77.0.1"],
+        );
     }
 
     #[test]
     fn two_reports_have_their_rungs_beside_each_other() {
-        let rows = crate::against::rows([&report(), &Report::new()]);
-        let row = rows
-            .iter()
-            .find(|(what, _)| what == "SNP, full frames, Mbit/s");
-        assert_eq!(row.unwrap().1, ["1000", "-"]);
+        assert_eq!(
+            beside_nothing(&report(), "SNP, full frames, Mbit/s"),
+            ["1000", "-"]
+        );
     }
 }

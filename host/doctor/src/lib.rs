@@ -19,6 +19,8 @@ mod pcap;
 mod show;
 pub mod stick;
 mod sweep;
+#[cfg(test)]
+mod testing;
 mod text;
 mod throughput;
 mod trace;

@@ -95,6 +95,7 @@ fn nothing() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{assert_page_says, assert_terminal_says, beside_nothing};
     use wireboot_report::Report;
     use wireboot_report::memory::{AS_FOUND, CARDS, Rate, Region};
 
@@ -147,12 +148,7 @@ mod tests {
 
     #[test]
     fn the_terminal_has_80_columns_and_all_figures() {
-        let shown = crate::text::shown(&report());
-        for line in shown.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
-        let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-        for words in [
+        let said = [
             "card's buffers WB WB WB UC WC WT WB elsewhere",
             "<b> UC - - - -",
             "card's buffers, read 12346 0.21 card's buffers, write 9876 0.27 card's buffers, copy 5432 0.48",
@@ -162,26 +158,23 @@ mod tests {
             "write-combined WC 302 0.20 0 %",
             "(WBINVD): 1234.6 us",
             "A virtual machine: emulation ignores memory types and",
-        ] {
-            assert!(flat.contains(words), "{words} in {shown}");
-        }
+        ];
+        assert_terminal_says(&report(), &said);
     }
 
     #[test]
     fn the_page_has_them_without_a_strangers_elements() {
-        let page = crate::html::page(&report());
-        for words in ["Memory", "&lt;b&gt;", "12346", "150 %", "WBINVD"] {
-            assert!(page.contains(words), "{words}");
-        }
-        assert!(!page.contains("<b>"));
+        assert_page_says(
+            &report(),
+            &["Memory", "&lt;b&gt;", "12346", "150 %", "WBINVD"],
+        );
     }
 
     #[test]
     fn two_reports_have_their_frames_beside_each_other() {
-        let rows = crate::against::rows([&report(), &Report::new()]);
-        let row = rows
-            .iter()
-            .find(|(what, _)| what == "a frame, uncached, cycles");
-        assert_eq!(row.unwrap().1, ["757", "-"]);
+        assert_eq!(
+            beside_nothing(&report(), "a frame, uncached, cycles"),
+            ["757", "-"]
+        );
     }
 }

@@ -43,7 +43,7 @@ use self::downloads::{Downloads, Step};
 use self::exchanges::Exchanges;
 use self::frame::{Arrived, Mac, Peer};
 use self::held::{Held, Made};
-use self::ladder::Ladder;
+use self::ladder::LadderSender;
 use crate::dhcp::{Answers, Destination, Responder};
 use crate::dhcpv6::{self, range_of};
 use crate::directory::Directory;
@@ -170,7 +170,7 @@ pub struct Station {
     responder6: dhcpv6::Responder,
     downloads: Downloads,
     exchanges: Exchanges,
-    ladder: Ladder,
+    ladder: LadderSender,
     /// The flow whose turn it is: downloads first.
     turn: usize,
     streak: u32,
@@ -238,7 +238,7 @@ impl Station {
             responder6: dhcpv6::Responder::new(answers6),
             downloads: Downloads::new(u16::from_ne_bytes([a, b])),
             exchanges: Exchanges::new(secret),
-            ladder: Ladder::new(),
+            ladder: LadderSender::new(),
             turn: 0,
             streak: 0,
             last: None,

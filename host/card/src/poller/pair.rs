@@ -28,10 +28,10 @@ pub(super) struct Pair {
     /// What lines in the log begin with.
     name: Arc<str>,
     card: Card<Stage>,
-    /// By queue.
+    /// Receive and transmit, as [`Queue`] numbers them.
     queues: [Option<Bells>; 2],
     armed: Armed,
-    /// By queue.
+    /// That were rung, in the same order.
     doorbells: [u64; 2],
     /// By kind: failures of the program that were told of.
     told: [bool; Wild::KINDS],

@@ -58,7 +58,7 @@ pub struct BoundRow {
     pub id: &'static str,
     /// In a few words, with the unit.
     pub title: &'static str,
-    /// By round.
+    /// One for each round that gave a figure.
     pub values: Vec<f64>,
     /// What it is to be at most.
     pub most: f64,

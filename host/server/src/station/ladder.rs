@@ -15,9 +15,9 @@ use super::payload::{Part, Payload};
 /// Datagrams that leave at one instant, at most.
 const BURST: u32 = 64;
 
-/// The sender.
+/// Sends to one machine at a time, and counts what comes from it.
 #[derive(Debug)]
-pub(super) struct Ladder {
+pub(super) struct LadderSender {
     /// Frames that came from the machine.
     pub frames: u64,
     flood: Option<Flood>,
@@ -78,7 +78,7 @@ impl Flood {
     }
 }
 
-impl Ladder {
+impl LadderSender {
     pub(super) fn new() -> Self {
         let content = Part::Bytes(vec![0x55; MAX_PAYLOAD.into()]);
         Self {
