@@ -1612,6 +1612,8 @@ fn a_driver_of_the_firmware_that_brings_a_tenth_of_ours_is_told() {
     // Without a driver of ours, the link tells.
     assert!(slow(&[("SNP", 990.0)], Some(10_000)));
     assert!(!slow(&[("SNP", 1010.0)], Some(10_000)));
+    // Where the network is slower than the link, no driver is to blame.
+    assert!(!slow(&[("driver", 940.0), ("SNP", 930.0)], Some(10_000)));
     assert!(!slow(&[("SNP", 990.0)], None) && !slow(&[], Some(10_000)));
     let report = of_ladder(&[("driver", 4000.0), ("SNP", 300.0)], None);
     assert_eq!(

@@ -13,6 +13,9 @@ pub const UNDI: &str = "UNDI";
 /// Of the firmware's packet service, EFI_MANAGED_NETWORK_PROTOCOL.
 pub const MNP: &str = "MNP";
 
+/// The most rungs that there can be: each of those above with frames of both sizes, and room for others.
+const MOST_RUNGS: usize = 64;
+
 /// Frames that a sender on the network sent as fast as they were taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -49,7 +52,7 @@ pub struct Rung {
 impl Ladder {
     /// What came through of full frames, in Mbit/s, where it was measured.
     #[must_use]
-    pub fn full(&self, what: &str) -> Option<f64> {
+    pub fn full_mbit_s(&self, what: &str) -> Option<f64> {
         let mut rungs = self.rungs.iter();
         let rung = rungs.find(|rung| rung.full && rung.what == what)?;
         Some(rung.mbit_s)
@@ -65,13 +68,14 @@ impl Ladder {
 
     /// Whether its figures can be.
     pub(crate) fn is_possible(&self) -> bool {
-        self.rungs.iter().all(|rung| {
-            let percent = 0.0..=100.0;
-            rung.mbit_s >= 0.0
-                && rung.packets_per_s >= 0.0
-                && percent.contains(&rung.lost_percent)
-                && percent.contains(&rung.busy_percent)
-        })
+        self.rungs.len() <= MOST_RUNGS
+            && self.rungs.iter().all(|rung| {
+                let percent = 0.0..=100.0;
+                rung.mbit_s >= 0.0
+                    && rung.packets_per_s >= 0.0
+                    && percent.contains(&rung.lost_percent)
+                    && percent.contains(&rung.busy_percent)
+            })
     }
 }
 
@@ -100,7 +104,10 @@ mod tests {
         };
         let shares: Vec<_> = ladder.rungs.iter().map(|one| ladder.share(one)).collect();
         assert_eq!(shares, [Some(1.0), Some(1.0), Some(0.1), Some(0.25)]);
-        assert_eq!((ladder.full(SNP), ladder.full(MNP)), (Some(1.0), None));
+        assert_eq!(
+            (ladder.full_mbit_s(SNP), ladder.full_mbit_s(MNP)),
+            (Some(1.0), None)
+        );
         let none = Rung::default();
         assert_eq!(Ladder::default().share(&none), None);
     }
@@ -117,6 +124,11 @@ mod tests {
             }
             .is_possible()
         };
+        let rungs = |count| Ladder {
+            rungs: alloc::vec![Rung::default(); count],
+            ..Ladder::default()
+        };
+        assert!(rungs(MOST_RUNGS).is_possible() && !rungs(MOST_RUNGS + 1).is_possible());
         assert!(with(|_| {}) && with(|rung| rung.lost_percent = 100.0));
         assert!(!with(|rung| rung.mbit_s = -1.0));
         assert!(!with(|rung| rung.packets_per_s = -1.0));

@@ -14,18 +14,19 @@ const SLOW: f64 = 0.1;
 /// The firmware's driver brings far less than wireboot's driver on the same card, or than the link.
 pub(super) fn slow_driver(report: &Report) -> Option<Found> {
     let ladder = report.ladder.as_ref()?;
-    let rates = [SNP, UNDI].map(|what| Some((what, ladder.full(what)?)));
+    let rates = [SNP, UNDI].map(|what| Some((what, ladder.full_mbit_s(what)?)));
     let (what, rate) = rates
         .into_iter()
         .flatten()
         .max_by(|one, other| one.1.total_cmp(&other.1))?;
     let link = report.surroundings.as_ref();
     let link = link.and_then(|heard| heard.link_mbit_s).map(f64::from);
-    let against = match (ladder.full(DRIVER), link) {
+    let against = match (ladder.full_mbit_s(DRIVER), link) {
         (Some(driver), _) if rate < driver * SLOW => {
             format!("wireboot's driver, on the same card, {driver:.0}")
         }
-        (_, Some(link)) if rate < link * SLOW => format!("the link has {link:.0}"),
+        // What the machine itself can do says more.
+        (None, Some(link)) if rate < link * SLOW => format!("the link has {link:.0}"),
         _ => return None,
     };
     Some(Found {
