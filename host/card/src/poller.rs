@@ -20,7 +20,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use wireboot_card::{Beyond, Lies, Wire};
 
 use self::pair::{DESCRIPTORS, Pair};
@@ -216,8 +216,7 @@ impl Work {
                 continue;
             }
             let since = *idle_since.get_or_insert(now);
-            let waits = no_room && self.patience.may_end();
-            if waits || self.patience.is_over(now.duration_since(since)) {
+            if self.patience.is_over(now.duration_since(since), no_room) {
                 let begun = Instant::now();
                 self.wait();
                 // How long a guest takes to make room says nothing of the next frame.
@@ -225,6 +224,9 @@ impl Work {
                     self.patience.learn(begun.elapsed());
                 }
                 idle_since = None;
+            } else if no_room {
+                // The guest may need this processor to make some.
+                std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
             }
@@ -386,13 +388,24 @@ fn empty(fd: BorrowedFd<'_>) -> u64 {
     let mut count = [0; 8];
     // A monitor's may be one that blocks. Nothing in it is as good.
     let here = u64::MAX;
-    let read = preadv2(
-        fd,
-        &mut [IoSliceMut::new(&mut count)],
-        here,
-        ReadWriteFlags::NOWAIT,
-    );
+    let mut place = [IoSliceMut::new(&mut count)];
+    let read = match preadv2(fd, &mut place, here, ReadWriteFlags::NOWAIT) {
+        // Before Linux 5.8. Nobody else reads it.
+        Err(Errno::OPNOTSUPP) if is_readable(fd) => rustix::io::read(fd, &mut count),
+        read => read,
+    };
     read.map_or(0, |_| u64::from_ne_bytes(count))
+}
+
+/// Whether there is something to read now.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let at_once = Timespec::default();
+    let [polled] = match poll(&mut polled, Some(&at_once)) {
+        Ok(_) => polled,
+        Err(_) => return false,
+    };
+    polled.revents().contains(PollFlags::IN)
 }
 
 #[cfg(test)]

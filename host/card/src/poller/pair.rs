@@ -137,6 +137,9 @@ impl Pair {
     pub(super) fn turn(&mut self, memory: &Mapping, now: Duration) -> Turn {
         let turn = self.card.turn(memory, now);
         self.tell_guest(&turn);
+        if turn.units == 0 {
+            self.card.wire_mut().wire_mut().tell_failure();
+        }
         if let Some((hook, failure)) = self.card.wire_mut().filter_mut().take_failure() {
             self.stop_for(hook, failure);
         }
@@ -182,7 +185,6 @@ impl Pair {
     /// Forgoes doorbells again, after a wait.
     pub(super) fn disarm(&mut self, memory: &Mapping) {
         self.card.disarm(memory);
-        self.card.wire_mut().wire_mut().tell_failure();
     }
 
     /// What may end a wait.

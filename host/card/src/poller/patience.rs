@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// The longest.
 const LONGEST: Duration = Duration::from_micros(50);
+/// For a guest that has no room: longer than one takes to copy half of its buffers.
+const NO_ROOM: Duration = Duration::from_micros(200);
 /// The shortest but none.
 const SHORTEST: Duration = Duration::from_micros(5);
 
@@ -39,14 +41,10 @@ impl Patience {
         }
     }
 
-    /// Whether there is any end of it.
-    pub(super) fn may_end(self) -> bool {
-        self.polling != Polling::Always
-    }
-
-    /// True when the card has been turned in vain long enough.
-    pub(super) fn is_over(self, idle: Duration) -> bool {
+    /// True when the card has been turned in vain long enough. Past waits say nothing of how long a guest takes to make room.
+    pub(super) fn is_over(self, idle: Duration, no_room: bool) -> bool {
         match self.polling {
+            Polling::Learnt if no_room => idle >= NO_ROOM,
             Polling::Learnt => idle >= self.learnt,
             Polling::For(time) => idle >= time,
             Polling::Always => false,
@@ -74,17 +72,19 @@ mod tests {
     #[test]
     fn long_waits_end_turns_in_vain_and_short_ones_bring_them_back() {
         let mut patience = Patience::new(Polling::Learnt);
-        assert!(!patience.is_over(SHORT) && patience.is_over(LONGEST));
+        assert!(!patience.is_over(SHORT, false) && patience.is_over(LONGEST, false));
         let mut waits = 0;
-        while !patience.is_over(Duration::ZERO) {
+        while !patience.is_over(Duration::ZERO, false) {
             patience.learn(LONGEST);
             waits += 1;
         }
         assert_eq!(waits, 4);
         patience.learn(LONGEST);
-        assert!(patience.is_over(Duration::ZERO));
+        assert!(patience.is_over(Duration::ZERO, false));
         patience.learn(SHORT);
-        assert!(!patience.is_over(Duration::from_micros(4)) && patience.is_over(SHORTEST));
+        assert!(
+            !patience.is_over(Duration::from_micros(4), false) && patience.is_over(SHORTEST, false)
+        );
         for _ in 0..4 {
             patience.learn(SHORT);
         }
@@ -92,16 +92,27 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_is_given_time_to_make_room() {
+        let mut patience = Patience::new(Polling::Learnt);
+        for _ in 0..5 {
+            patience.learn(LONGEST);
+        }
+        assert!(patience.is_over(Duration::ZERO, false));
+        assert!(!patience.is_over(LONGEST, true) && patience.is_over(NO_ROOM, true));
+        assert!(Patience::new(Polling::For(SHORT)).is_over(SHORT, true));
+        assert!(!Patience::new(Polling::Always).is_over(Duration::MAX, true));
+    }
+
+    #[test]
     fn what_is_said_is_not_learnt() {
         let mut fixed = Patience::new(Polling::For(SHORT));
         let mut always = Patience::new(Polling::Always);
         for waited in [LONGEST, LONGEST, SHORT, Duration::ZERO] {
-            assert!(fixed.is_over(SHORT) && !fixed.is_over(SHORT - SHORTEST));
-            assert!(!always.is_over(Duration::MAX));
+            assert!(fixed.is_over(SHORT, false) && !fixed.is_over(SHORT - SHORTEST, false));
+            assert!(!always.is_over(Duration::MAX, false));
             fixed.learn(waited);
             always.learn(waited);
         }
-        assert!(fixed.may_end() && !always.may_end());
-        assert!(Patience::new(Polling::For(Duration::ZERO)).is_over(Duration::ZERO));
+        assert!(Patience::new(Polling::For(Duration::ZERO)).is_over(Duration::ZERO, false));
     }
 }
