@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use regex::Regex;
 
 use super::files;
-use super::trial::{LOOK, Measured, Testbed, UNTIL_REQUEST, console_end};
+use super::trial::{LOOK, Measured, OUR_BOOT_PROGRAM, Testbed, UNTIL_REQUEST, console_end};
 use crate::protocol::Protocol;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
@@ -27,8 +27,26 @@ pub(crate) fn serve(testbed: &Testbed<'_>, options: &[&str]) -> Result<Nic> {
     Nic::launch(testbed.lab, card)
 }
 
+/// The firmware gets wireboot.efi from the card.
+pub(crate) fn by_pxe(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Result<()> {
+    let ip = testbed.ip;
+    move |machine| {
+        machine.pxe_only(Some(ip));
+        Ok(())
+    }
+}
+
+/// It lies on a stick, beside the wireboot command: the firmware does not use the card.
+pub(crate) fn by_stick(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Result<()> {
+    move |machine| {
+        let program = testbed.command.with_file_name(OUR_BOOT_PROGRAM);
+        testbed.start_from_stick(&program, machine).map(drop)
+    }
+}
+
 /// Lets wireboot.efi download the file of `bytes` bytes from a card that was started with more `options`, into memory that the host has
-/// given the guest before (`warm`) or gives it as the guest writes to it.
+/// given the guest before (`warm`) or gives it as the guest writes to it. `start` says how a machine gets to run wireboot.efi. Returns the card, too,
+/// whose machine has ended.
 ///
 /// # Errors
 /// When the download does not come to its end, with the end of the console.
@@ -38,21 +56,7 @@ pub(crate) fn download(
     bytes: u64,
     warm: bool,
     options: &[&str],
-) -> Result<Measured> {
-    let downloaded = downloaded(testbed, protocol, bytes, warm, options)?;
-    Ok(downloaded.0)
-}
-
-/// The same, with the card, whose machine has ended.
-///
-/// # Errors
-/// As [`download`].
-pub(crate) fn downloaded(
-    testbed: &Testbed<'_>,
-    protocol: Protocol,
-    bytes: u64,
-    warm: bool,
-    options: &[&str],
+    start: impl FnOnce(&mut Machine) -> Result<()>,
 ) -> Result<(Measured, Nic)> {
     let (lab, name) = (testbed.lab, files::name(bytes));
     let scheme = protocol.name().to_lowercase();
@@ -64,8 +68,8 @@ pub(crate) fn downloaded(
     let nic = serve(testbed, options)?;
     let mut machine = Machine::new(testbed.accelerator);
     machine.preallocate = warm;
-    machine.pxe_only(Some(testbed.ip));
     machine.network = Some(testbed.network.card());
+    start(&mut machine)?;
     nic.attach(&mut machine)?;
     let mut running = machine.start(lab, "bench", |_| {})?;
     let begin = Instant::now();

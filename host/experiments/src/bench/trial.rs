@@ -59,7 +59,7 @@ pub(crate) struct Downloaded {
 }
 
 /// Under which name `wireboot serve` offers the firmware its program, whatever the file's own name.
-const OUR_BOOT_PROGRAM: &str = "wireboot.efi";
+pub(super) const OUR_BOOT_PROGRAM: &str = "wireboot.efi";
 /// From power-on to the request: the slowest firmware under a translator, with room for a busy host.
 pub(crate) const UNTIL_REQUEST: Duration = Duration::from_secs(120);
 /// Without progress in the transfer.
@@ -77,7 +77,10 @@ impl Testbed<'_> {
     /// When the download does not come to its end, with what is known about why.
     pub(super) fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
         match stack.server {
-            Server::Card => card::download(self, stack.protocol, bytes, warm, &[]),
+            Server::Card => {
+                let start = card::by_pxe(self);
+                Ok(card::download(self, stack.protocol, bytes, warm, &[], start)?.0)
+            }
             _ => Ok(self
                 .download_by_cable(stack, bytes, warm, |_| Ok(None))?
                 .measured),
@@ -140,6 +143,30 @@ impl Testbed<'_> {
         })
     }
 
+    /// Has a machine start `program` from a stick, and the firmware not boot by the network. Returns the folder in which it lies.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub(super) fn start_from_stick(
+        &self,
+        program: &Path,
+        machine: &mut Machine,
+    ) -> Result<PathBuf> {
+        let disk = self.lab.scratch().join("disk");
+        let place = disk.join("EFI/BOOT");
+        fs::create_dir_all(&place).context("making a stick")?;
+        fs::copy(program, place.join("BOOTX64.EFI"))
+            .with_context(|| format!("copying {}", program.display()))?;
+        machine.disks.push(Disk::Directory {
+            path: disk,
+            boot_index: Some(1),
+        });
+        if let Some(card) = &mut machine.network {
+            card.boot_index = None;
+        }
+        Ok(place)
+    }
+
     /// How long a machine waits for the first byte of the file that DHCP names to `stack`, which it gets to run by `start`.
     ///
     /// # Errors
@@ -150,25 +177,14 @@ impl Testbed<'_> {
         if let (Start::Stick, Loader::Wireboot { program } | Loader::Ipxe { program, .. }) =
             (start, &stack.loader)
         {
-            let disk = self.lab.scratch().join("disk");
-            let place = disk.join("EFI/BOOT");
-            fs::create_dir_all(&place).context("making a stick")?;
-            fs::copy(program, place.join("BOOTX64.EFI"))
-                .with_context(|| format!("copying {}", program.display()))?;
+            let stick = self.start_from_stick(program, &mut machine)?;
             // iPXE runs it from 1.21 on, and wireboot does not look for it. Else iPXE would ask by the other version of IP, too, for seconds.
             let protocol = match self.ip {
                 IpVersion::V4 => "dhcp",
                 IpVersion::V6 => "ipv6",
             };
             let script = format!("#!ipxe\nifconf -c {protocol}\nimgfetch ${{filename}}\n");
-            fs::write(place.join("autoexec.ipxe"), script).context("writing a script")?;
-            machine.disks.push(Disk::Directory {
-                path: disk,
-                boot_index: Some(1),
-            });
-            if let Some(card) = &mut machine.network {
-                card.boot_index = None;
-            }
+            fs::write(stick.join("autoexec.ipxe"), script).context("writing a script")?;
         }
         let observer = Observer::start(self.lab, View::Both, self.ip)?;
         let mut running = machine.start(self.lab, "bench", |_| {})?;

@@ -5,7 +5,7 @@
 pub(super) enum Little {
     /// The share of a processor that a card takes whose guest has nothing to do, in percent.
     Idle,
-    /// Doorbells that wireboot's driver rings for what it sends, in a boot with a download from the server in a card that always looks at its queues.
+    /// Doorbells that wireboot's driver rings for what it sends, in a boot from a stick with a download from the server in a card that always looks at its queues.
     Doorbells,
 }
 
@@ -30,7 +30,7 @@ pub(super) const BOUNDS: [Bound; 2] = [
     },
     Bound {
         id: "doorbells",
-        title: "transmit doorbells of a boot with a download by HTTP, while the card polls",
+        title: "transmit doorbells of a boot from a stick with a download by HTTP, while the card polls",
         what: Little::Doorbells,
         most: 10.0,
     },

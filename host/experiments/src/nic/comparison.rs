@@ -13,14 +13,14 @@ pub enum Side {
         card: Card,
     },
     /// The sender on the lab's cable keeps it full, and doctor.efi takes the frames.
-    Frames {
+    FramesByCable {
         /// The ladder's rung.
         rung: &'static str,
         /// Who is at the cable.
         card: Card,
     },
     /// The sender in the card sends whatever the machine takes, and doctor.efi takes it.
-    Sent {
+    FramesOfCard {
         /// The ladder's rung.
         rung: &'static str,
     },
@@ -48,8 +48,8 @@ impl Side {
     pub fn name(self) -> String {
         match self {
             Self::Cable { stack, card } => format!("{stack}, {}", card.name()),
-            Self::Frames { rung, card } => format!("{rung}, {}", card.name()),
-            Self::Sent { rung } => format!("{rung}, the sender in the card"),
+            Self::FramesByCable { rung, card } => format!("{rung}, {}", card.name()),
+            Self::FramesOfCard { rung } => format!("{rung}, the sender in the card, which polls"),
             Self::Served { protocol, .. } => {
                 format!("{} from the server in the card", protocol.name())
             }
@@ -89,6 +89,8 @@ const SINGLE: &[&str] = &["--chunk", "none", "--offload", OFFLOADS];
 const CHUNKS: &[&str] = &["--offload", OFFLOADS];
 /// Payload goes to the driver's buffers.
 const NOT_PLACED: &[&str] = &["--placement", "none"];
+/// The card looks at its queues all the time.
+pub(super) const POLLS: &[&str] = &["--poll", "always"];
 /// As the card is by itself.
 const ALL: &[&str] = &[];
 
@@ -103,8 +105,8 @@ const fn sent(id: &'static str, title: &'static str, rung: &'static str, floor: 
     Comparison {
         id,
         title,
-        ours: Side::Sent { rung },
-        theirs: Side::Frames { rung, card },
+        ours: Side::FramesOfCard { rung },
+        theirs: Side::FramesByCable { rung, card },
         floor,
     }
 }
@@ -160,11 +162,11 @@ pub(super) const COMPARISONS: [Comparison; 15] = [
     Comparison {
         id: "tap-frames",
         title: "frames thrown away",
-        ours: Side::Frames {
+        ours: Side::FramesByCable {
             rung: THROWN_AWAY,
             card: Card::Ours,
         },
-        theirs: Side::Frames {
+        theirs: Side::FramesByCable {
             rung: THROWN_AWAY,
             card: Card::Qemu,
         },

@@ -42,8 +42,8 @@ use wireboot_lab::progress;
 /// Measure `wireboot nic` beside QEMU's tap
 ///
 /// Frames that a driver throws away, files that wireboot, iPXE, stock UEFI and Linux fetch: by our card and by QEMU's tap, by turns, round after
-/// round, in machines with the same memory; and from the server in the card. Each ratio stands beside what it is to be at least. Times are
-/// taken outside the guest, from the first request to the last acknowledgement; from the server in the card they are the server's own. Needs root.
+/// round, in machines with the same memory; and from the server in the card. Each ratio stands beside what it is to be at least. Then what is to be little: an
+/// idle card's processor time, and doorbells. Times are taken outside the guest, from the first request to the last acknowledgement; from the server in the card they are the server's own. Needs root.
 #[derive(Clone, Debug, Args)]
 pub struct NicArgs {
     /// One round with a small file, to see that all works
@@ -52,7 +52,7 @@ pub struct NicArgs {
     /// Number of rounds [default: 9, quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
-    /// Only comparisons whose short name contains one of these words
+    /// Only those whose short name contains one of these words
     #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Size of the file in MiB [default: 64, quick: 8]
@@ -70,7 +70,7 @@ pub struct NicArgs {
     /// Measure although the host is busy with something else
     #[arg(long)]
     pub force: bool,
-    /// List the comparisons' short names, and end
+    /// List the short names, and end
     #[arg(long)]
     pub list: bool,
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::bound::Little;
-use super::comparison::{Card, Side};
+use super::comparison::{Card, POLLS, Side};
 use crate::bench::card;
 use crate::bench::stacks::Stack;
 use crate::bench::trial::Testbed;
@@ -49,14 +49,16 @@ impl Stage<'_> {
                     .download_by_cable(stack, self.bytes, true, attach)?;
                 Ok(self.rate(downloaded.measured.seconds))
             }
-            Side::Frames { rung, card } => self.frames_by_cable(rung, card),
-            Side::Sent { rung } => self.frames_of_card(rung),
+            Side::FramesByCable { rung, card } => self.frames_by_cable(rung, card),
+            Side::FramesOfCard { rung } => self.frames_of_card(rung),
             Side::Served {
                 protocol,
                 arguments,
             } => {
                 let testbed = &self.testbed;
-                let measured = card::download(testbed, protocol, self.bytes, true, arguments)?;
+                let start = card::by_pxe(testbed);
+                let (measured, _) =
+                    card::download(testbed, protocol, self.bytes, true, arguments, start)?;
                 Ok(self.rate(measured.seconds))
             }
         }
@@ -74,9 +76,10 @@ impl Stage<'_> {
     }
 
     fn doorbells(&self) -> Result<f64> {
-        let options = ["--poll", "always"];
         let (testbed, protocol) = (&self.testbed, Protocol::Http);
-        let (_, nic) = card::downloaded(testbed, protocol, self.bytes, true, &options)?;
+        // The firmware's driver rings for each frame.
+        let start = card::by_stick(testbed);
+        let (_, nic) = card::download(testbed, protocol, self.bytes, true, POLLS, start)?;
         let counters = nic.end()?;
         let doorbells = counters.get("transmit_doorbells");
         doorbells.and_then(Value::as_f64).context("a counter")
@@ -142,7 +145,7 @@ impl Stage<'_> {
     /// Frames that the card makes.
     fn frames_of_card(&self, rung: &str) -> Result<f64> {
         let mut machine = self.machine();
-        let nic = card::serve(&self.testbed, &[])?;
+        let nic = card::serve(&self.testbed, POLLS)?;
         nic.attach(&mut machine)?;
         self.frames(rung, machine)
     }
