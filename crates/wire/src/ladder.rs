@@ -1,6 +1,20 @@
 //! What a machine that measures itself (doctor.efi) and the sender on the host say to each other: short texts in UDP
 //! datagrams, a request and its answer.
 //!
+//! ```text
+//!   machine                                sender
+//!     │  hello 1                             │
+//!     ├─────────────────────────────────────>│  a token of the address that asks: whoever names
+//!     │                   welcome 1 7235…    │  a stranger's as his own never hears it
+//!     │<─────────────────────────────────────┤
+//!     │  send 2 7235… 1472 300000            │
+//!     ├─────────────────────────────────────>│
+//!     │         datagrams, for 300 ms        │
+//!     │<═════════════════════════════════════┤
+//!     │              sent 2 861234 0 …       │
+//!     │<─────────────────────────────────────┤
+//! ```
+//!
 //! Requests carry a number and may be sent again: the sender answers one that it has served already from memory.
 
 use alloc::format;
@@ -19,29 +33,41 @@ pub const MAX_MICROS: u32 = 10_000_000;
 /// What the machine asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// `send NUMBER MAC PAYLOAD MICROS`: datagrams to [`DATA_PORT`] of the one who asks, as fast as the cable takes them.
+    /// `hello NUMBER`: for a token, which comes to the address that asks and to no other.
+    Hello {
+        /// Names the request.
+        number: u32,
+    },
+    /// `send NUMBER TOKEN PAYLOAD MICROS`: datagrams to [`DATA_PORT`] of the one who asks, as fast as the cable takes them.
     Send {
         /// Names the request.
         number: u32,
-        /// The machine's address: it answers no ARP while it measures.
-        mac: [u8; 6],
+        /// What [`Answer::Welcome`] brought.
+        token: u64,
         /// Bytes of each datagram's payload, 1 to [`MAX_PAYLOAD`].
         payload: u16,
         /// For how long, up to [`MAX_MICROS`].
         micros: u32,
     },
-    /// `count NUMBER MAC`: how many frames have come from the machine.
+    /// `count NUMBER TOKEN`: how many frames have come from the machine.
     Count {
         /// Names the request.
         number: u32,
-        /// The machine's address.
-        mac: [u8; 6],
+        /// What [`Answer::Welcome`] brought.
+        token: u64,
     },
 }
 
 /// What the sender answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// `welcome NUMBER TOKEN`
+    Welcome {
+        /// The request's.
+        number: u32,
+        /// For the requests that follow.
+        token: u64,
+    },
     /// `sent NUMBER DATAGRAMS DROPPED MICROS WAITED`: all is sent, and this came behind it.
     Sent {
         /// The request's.
@@ -69,13 +95,14 @@ impl Request {
     #[must_use]
     pub fn emit(&self) -> String {
         match self {
+            Self::Hello { number } => format!("hello {number}"),
             Self::Send {
                 number,
-                mac,
+                token,
                 payload,
                 micros,
-            } => format!("send {number} {} {payload} {micros}", text(mac)),
-            Self::Count { number, mac } => format!("count {number} {}", text(mac)),
+            } => format!("send {number} {token} {payload} {micros}"),
+            Self::Count { number, token } => format!("count {number} {token}"),
         }
     }
 
@@ -84,19 +111,31 @@ impl Request {
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         let mut words = core::str::from_utf8(datagram).ok()?.split(' ');
         let request = match words.next()? {
+            "hello" => Self::Hello {
+                number: number(words.next())?,
+            },
             "send" => Self::Send {
                 number: number(words.next())?,
-                mac: mac(words.next()?)?,
+                token: number(words.next())?,
                 payload: number(words.next()).filter(|n| (1..=MAX_PAYLOAD).contains(n))?,
                 micros: number(words.next()).filter(|&n| n <= MAX_MICROS)?,
             },
             "count" => Self::Count {
                 number: number(words.next())?,
-                mac: mac(words.next()?)?,
+                token: number(words.next())?,
             },
             _ => return None,
         };
         words.next().is_none().then_some(request)
+    }
+
+    /// The token that the request brings, where it has to bring one.
+    #[must_use]
+    pub fn token(&self) -> Option<u64> {
+        match *self {
+            Self::Hello { .. } => None,
+            Self::Send { token, .. } | Self::Count { token, .. } => Some(token),
+        }
     }
 }
 
@@ -105,6 +144,7 @@ impl Answer {
     #[must_use]
     pub fn emit(&self) -> String {
         match self {
+            Self::Welcome { number, token } => format!("welcome {number} {token}"),
             Self::Sent {
                 number,
                 datagrams,
@@ -121,6 +161,10 @@ impl Answer {
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         let mut words = core::str::from_utf8(datagram).ok()?.split(' ');
         let answer = match words.next()? {
+            "welcome" => Self::Welcome {
+                number: number(words.next())?,
+                token: number(words.next())?,
+            },
             "sent" => Self::Sent {
                 number: number(words.next())?,
                 datagrams: number(words.next())?,
@@ -141,27 +185,15 @@ impl Answer {
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {
-            Self::Sent { number, .. } | Self::Counted { number, .. } => *number,
+            Self::Welcome { number, .. }
+            | Self::Sent { number, .. }
+            | Self::Counted { number, .. } => *number,
         }
     }
 }
 
 fn number<T: FromStr>(word: Option<&str>) -> Option<T> {
     word?.parse().ok()
-}
-
-fn text([a, b, c, d, e, f]: &[u8; 6]) -> String {
-    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-}
-
-fn mac(word: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut bytes = word.split(':');
-    for byte in &mut mac {
-        let digits = bytes.next().filter(|digits| digits.len() == 2)?;
-        *byte = u8::from_str_radix(digits, 16).ok()?;
-    }
-    bytes.next().is_none().then_some(mac)
 }
 
 #[cfg(test)]
@@ -175,18 +207,25 @@ mod tests {
         #[test]
         fn what_is_written_reads_back(
             number: u32,
-            mac: [u8; 6],
+            token: u64,
             payload in 1..=MAX_PAYLOAD,
             micros in 0..=MAX_MICROS,
             (datagrams, dropped, took, waited) in any::<(u64, u64, u64, u64)>(),
         ) {
-            for request in [Request::Send { number, mac, payload, micros }, Request::Count { number, mac }] {
+            for (request, brings) in [
+                (Request::Hello { number }, None),
+                (Request::Send { number, token, payload, micros }, Some(token)),
+                (Request::Count { number, token }, Some(token)),
+            ] {
                 prop_assert_eq!(Request::parse(request.emit().as_bytes()), Some(request));
                 prop_assert_eq!(Answer::parse(request.emit().as_bytes()), None);
+                prop_assert_eq!(request.token(), brings);
             }
             let sent = Answer::Sent { number, datagrams, dropped, micros: took, waited };
-            for answer in [sent, Answer::Counted { number, frames: datagrams }] {
+            let counted = Answer::Counted { number, frames: datagrams };
+            for answer in [Answer::Welcome { number, token }, sent, counted] {
                 prop_assert_eq!(Answer::parse(answer.emit().as_bytes()), Some(answer));
+                prop_assert_eq!(Request::parse(answer.emit().as_bytes()), None);
                 prop_assert_eq!(answer.number(), number);
             }
         }
@@ -199,15 +238,21 @@ mod tests {
 
     #[test]
     fn too_much_is_refused() {
-        let send = |payload, micros| {
-            Request::parse(format!("send 1 52:54:00:77:00:02 {payload} {micros}").as_bytes())
-        };
+        let send =
+            |payload, micros| Request::parse(format!("send 1 77 {payload} {micros}").as_bytes());
         assert!(send(1472, 1000).is_some());
         assert!(send(1473, 1000).is_none());
         assert!(send(0, 1000).is_none());
         assert!(send(1, MAX_MICROS).is_some());
         assert!(send(64, MAX_MICROS + 1).is_none());
-        assert!(Request::parse(b"count 1 52:54:00:77:00:2").is_none());
-        assert!(Request::parse(b"count 1 52:54:00:77:00:02 more").is_none());
+        for other in [
+            "hello",
+            "hello 1 2",
+            "count 1",
+            "count 1 77 more",
+            "count 1 -1",
+        ] {
+            assert!(Request::parse(other.as_bytes()).is_none(), "{other}");
+        }
     }
 }

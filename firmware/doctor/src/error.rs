@@ -25,11 +25,13 @@ pub(crate) enum Error {
         known: String,
     },
     /// Neither the load options nor DHCP name a server.
-    #[error("nobody says where the sender is: write server=ADDRESS")]
+    #[error(
+        "neither DHCP nor the URL that this program came from names a server to measure against; doctor.efi ladder server=ADDRESS does"
+    )]
     NoServer,
     /// Nobody to measure against.
     #[error(
-        "no sender answers at {0}; wireboot nic serve is one, and wireboot lab ladder starts one"
+        "no sender answers at {0}; wireboot serve --reports is one, wireboot nic serve too, and the laboratory starts one"
     )]
     NoSender(IpAddr),
     /// What is sent to the sender does not arrive.

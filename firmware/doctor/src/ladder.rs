@@ -7,8 +7,8 @@
 //!    └──────────── card ───────────┘
 //! ```
 //!
-//! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot lab ladder`) speaks
-//! [`wireboot_wire::ladder`].
+//! Every rung is measured once a round, by turns, and the median counts. The sender (`wireboot serve --reports`, `wireboot nic serve`, or the
+//! laboratory's) speaks [`wireboot_wire::ladder`].
 
 pub(crate) mod files;
 pub(crate) mod frame;
@@ -16,6 +16,7 @@ pub(crate) mod frames;
 mod options;
 mod ours;
 mod phases;
+pub(crate) mod sender;
 mod stretch;
 mod table;
 mod upload;
@@ -26,7 +27,7 @@ use crate::error::{Error, refused};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use files::{Serve, Whose};
 use frame::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use frames::{Frames, Size};
@@ -42,7 +43,6 @@ use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::{ApStats, Network};
 use wireboot_boot::origin::Origin;
 use wireboot_boot::settings::Settings;
-use wireboot_boot::source;
 use wireboot_fetch::Leases;
 use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
@@ -157,16 +157,10 @@ impl<'o> Bench<'o> {
         };
         let interface = interface.clone();
         let mut fetcher = Fetcher::new(network(&card, None, clock)?);
-        // Of IPv4, where nobody says which server: it tells of one.
-        let wanted = options.server.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-        source::take_lease_for(&mut fetcher, origin, wanted)?;
+        let (local, server) = sender::find(&mut fetcher, origin, options.server)?;
         let mut leases = fetcher.leases().clone();
-        let mac = fetcher.network().mac();
-        let next_server = leases.v4.as_ref().and_then(|lease| lease.next_server);
-        let server = options.server.or(next_server.map(IpAddr::V4));
-        let server = server.ok_or(Error::NoServer)?;
         leases.keep_version_of(server);
-        let local = files::own_address(&leases, server)?;
+        let mac = fetcher.network().mac();
         let micros = options.millis * 1000;
         Ok(Self {
             options,

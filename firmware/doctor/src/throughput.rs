@@ -115,7 +115,7 @@ fn leases(card: &Card, origin: &Origin, server: IpAddr, clock: Clock) -> Result<
     if !leases.have_version_of(server) {
         let network = Network::open(card, LINK, &Settings::default(), clock)?;
         let mut fetcher = Fetcher::new(network);
-        source::take_lease_for(&mut fetcher, origin, server)?;
+        source::take_lease_for(&mut fetcher, origin, Some(server))?;
         leases = fetcher.leases().clone();
     }
     leases.keep_version_of(server);

@@ -8,7 +8,7 @@ use crate::origin::{self, Origin};
 use crate::settings::EMBEDDED;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use wireboot_fetch::Leases;
 use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
 use wireboot_fetch::url::Url;
@@ -111,9 +111,14 @@ pub fn take_lease(
     }
 }
 
-/// An address of `server`'s version of IP, without a question about boot files: the firmware's, else by DHCP. Where none of that version
-/// comes, there is perhaps one of the other.
-pub fn take_lease_for(fetcher: &mut Fetcher, origin: &Origin, server: IpAddr) -> Result<(), Error> {
+/// An address of `server`'s version of IP, or of IPv4 for nobody yet, without a question about boot files: the firmware's, else by DHCP. Where
+/// none of that version comes, there is perhaps one of the other.
+pub fn take_lease_for(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    server: Option<IpAddr>,
+) -> Result<(), Error> {
+    let server = server.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     if origin.leases.have_version_of(server) {
         return adopt(fetcher, &origin.leases);
     }

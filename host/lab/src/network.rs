@@ -38,6 +38,15 @@ pub fn server(version: IpVersion) -> IpAddr {
     }
 }
 
+/// The length of the network's prefix in a version of IP, in bits.
+#[must_use]
+pub fn prefix_length(version: IpVersion) -> u8 {
+    match version {
+        IpVersion::V4 => PREFIX_LENGTH,
+        IpVersion::V6 => PREFIX_LENGTH6,
+    }
+}
+
 /// An address with the length of the lab's prefixes, as `ip address add` takes it.
 pub fn with_prefix(address: IpAddr) -> String {
     match address {

@@ -83,6 +83,8 @@ pub enum Kind {
     HttpError,
     /// A machine's report was kept.
     Report,
+    /// Datagrams were sent to a machine that measures itself.
+    Ladder,
     /// Anything about the server itself. No client can cause it.
     Server,
 }
@@ -113,6 +115,7 @@ impl Kind {
             Self::HttpDone => "HTTP done",
             Self::HttpError => "HTTP error",
             Self::Report => "report",
+            Self::Ladder => "ladder",
             Self::Server => "server",
         }
     }

@@ -30,6 +30,7 @@ mod folder;
 pub mod fuzzing;
 pub mod http;
 pub mod interface;
+pub mod ladder;
 mod leases;
 mod link_socket;
 pub mod listen;

@@ -1,9 +1,13 @@
 //! Where a server takes requests: IPv4 at one address, IPv6 at all addresses of one interface.
 
-use std::io;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, UdpSocket};
+use std::os::fd::AsRawFd;
 
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, sendmsg, setsockopt,
+    sockopt,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::interface::Interface;
@@ -41,6 +45,20 @@ impl Listen {
         Ok(socket.into())
     }
 
+    /// A datagram from `socket`, which is one of [`Self::udp`]: its length, and its ends.
+    pub(crate) fn receive(
+        &self,
+        socket: &UdpSocket,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, Path)> {
+        if self.address.is_ipv6() {
+            return receive_ipv6(socket, buffer);
+        }
+        let (length, client) = socket.recv_from(buffer)?;
+        let local = SocketAddr::new(self.address.ip(), 0);
+        Ok((length, Path { client, local }))
+    }
+
     /// A TCP socket that takes connections.
     pub(crate) fn tcp(&self) -> io::Result<TcpListener> {
         let socket = self.socket(Type::STREAM, Protocol::TCP)?;
@@ -61,6 +79,71 @@ impl Listen {
         }
         Ok(socket)
     }
+}
+
+/// The interface may have several IPv6 addresses: the datagram tells which one it came to.
+fn receive_ipv6(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, Path)> {
+    let mut slices = [IoSliceMut::new(buffer)];
+    let mut control = nix::cmsg_space!(libc::in6_pktinfo);
+    let message = recvmsg::<SockaddrIn6>(
+        socket.as_raw_fd(),
+        &mut slices,
+        Some(&mut control),
+        MsgFlags::empty(),
+    )?;
+    let sent_to = message.cmsgs()?.find_map(|one| match one {
+        ControlMessageOwned::Ipv6PacketInfo(info) => {
+            let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+            Some(SocketAddrV6::new(address, 0, 0, info.ipi6_ifindex))
+        }
+        _ => None,
+    });
+    let client = message.address.ok_or(io::ErrorKind::Interrupted)?;
+    let path = Path {
+        client: SocketAddrV6::from(client).into(),
+        local: sent_to.ok_or(io::ErrorKind::Interrupted)?.into(),
+    };
+    Ok((message.bytes, path))
+}
+
+/// The two ends of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub client: SocketAddr,
+    /// The address that the request came to, and no port.
+    pub local: SocketAddr,
+}
+
+impl Path {
+    /// Answers by the socket that the request came to, from the same address.
+    pub(crate) fn answer(&self, socket: &UdpSocket, datagram: &[u8]) -> io::Result<()> {
+        let (SocketAddr::V6(client), SocketAddr::V6(local)) = (self.client, self.local) else {
+            return socket.send_to(datagram, self.client).map(drop);
+        };
+        let info = libc::in6_pktinfo {
+            ipi6_addr: libc::in6_addr {
+                s6_addr: local.ip().octets(),
+            },
+            ipi6_ifindex: local.scope_id(),
+        };
+        sendmsg(
+            socket.as_raw_fd(),
+            &[IoSlice::new(datagram)],
+            &[ControlMessage::Ipv6PacketInfo(&info)],
+            MsgFlags::empty(),
+            Some(&SockaddrIn6::from(client)),
+        )?;
+        Ok(())
+    }
+}
+
+/// Errors of a UDP socket after which the next call may well succeed.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+    matches!(
+        error.kind(),
+        WouldBlock | TimedOut | Interrupted | ConnectionRefused
+    )
 }
 
 impl From<SocketAddr> for Listen {

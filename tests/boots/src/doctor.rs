@@ -586,7 +586,10 @@ pub(crate) fn uncached_memory(lab: &Lab) -> Result<()> {
 
 /// wireboot's driver, the firmware's and its packet service bring frames, and the firmware boots by its own afterwards.
 pub(crate) fn frames(lab: &Lab) -> Result<()> {
-    let report = inside(lab, &[], "frames", true)?;
+    has_all_frames(&inside(lab, &[], "frames", true)?)
+}
+
+fn has_all_frames(report: &Report) -> Result<()> {
     ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
     let ladder = report.ladder.as_ref().context("no ladder")?;
     let rungs = ladder.rungs.iter();
@@ -634,24 +637,31 @@ pub(crate) fn sweep(lab: &Lab) -> Result<()> {
 
 /// A doctor.efi that makes one check, a quick one.
 fn short_examination(lab: &Lab) -> Result<PathBuf> {
+    examination_of(lab, "check")
+}
+
+/// A doctor.efi that makes these checks.
+fn examination_of(lab: &Lab, checks: &str) -> Result<PathBuf> {
     let program = lab.scratch().join("short.efi");
-    embed::configuration(&doctor_program()?, "check\n", &program)?;
+    embed::configuration(&doctor_program()?, &format!("{checks}\n"), &program)?;
     Ok(program)
 }
 
-/// The machine gets doctor.efi by PXE, and the server its report.
+/// The machine gets doctor.efi by PXE, the server sends it frames to measure, and gets its report.
 pub(crate) fn report_comes_to_the_server(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let reports = lab.scratch().join("reports");
     let kept = reports.to_str().context("a path that is no text")?;
-    let _server = scene.serve_program(&short_examination(lab)?, &["--reports", kept])?;
+    let program = examination_of(lab, "check frames")?;
+    let _server = scene.serve_program(&program, &["--reports", kept])?;
     let mut machine = scene.start()?;
     expect(&mut machine, r"doctor-check: check\r?\n")?;
     expect(
         &mut machine,
         r"wireboot: the report was sent to http://10\.77\.0\.1/report",
     )?;
-    sole_report(&reports).map(drop)
+    let report = sole_report(&reports)?;
+    has_all_frames(&report)
 }
 
 /// The menu of our server's own configuration offers it. The machine is examined with its firmware's network, and the report comes back.

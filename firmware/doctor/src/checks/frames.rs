@@ -4,24 +4,20 @@ use super::stock;
 use crate::error::{Error, refused};
 use crate::examination::Examination;
 use crate::ladder::Sample;
-use crate::ladder::files::own_address;
 use crate::ladder::frame;
 use crate::ladder::frames::{Frames, Size};
+use crate::ladder::sender;
 use crate::ladder::wire::{Driver, Managed, Wire};
 use crate::throughput;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
 use wireboot_boot::card::{self, Card};
 use wireboot_boot::driver::Driver as NicDriver;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::Network;
-use wireboot_boot::origin::boot_files;
 use wireboot_boot::settings::Settings;
-use wireboot_boot::source;
-use wireboot_fetch::url::{Host, Url};
 use wireboot_nic::Nic;
 use wireboot_platform::claim::pci::Candidate;
 use wireboot_platform::firmware_net::{Mnp, receivers};
@@ -45,11 +41,17 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         Card::Native(_) => DRIVER,
         Card::Snp(_) | Card::Undi(_) => SNP,
     };
-    // Without a sender, the first tells.
-    bench.card(own, &card)?;
+    match bench.card(own, &card) {
+        // Nor does it answer the others.
+        Err(error @ Error::NoSender(_)) if bench.ladder.rungs.is_empty() => return Err(error),
+        Err(error) => tell(examination, own, &error),
+        Ok(()) => {}
+    }
     candidate.connect();
-    if let Some(card) = card.with_firmware_driver() {
-        bench.or_tell(examination, SNP, |bench| bench.card(SNP, &card));
+    match card.with_firmware_driver() {
+        Some(card) => bench.or_tell(examination, SNP, |bench| bench.card(SNP, &card)),
+        None if own == DRIVER => tell(examination, SNP, &BootError::NoInterface.into()),
+        None => {}
     }
     // Few of the firmware's drivers have one.
     if let Ok(card @ Card::Undi(_)) = card_of(examination, &candidate, Some(NicDriver::Undi)) {
@@ -72,11 +74,9 @@ fn card_of(
     Ok(card.ok_or(BootError::NoInterface)?)
 }
 
-fn address_of(url: &Url) -> Option<IpAddr> {
-    match url.host() {
-        Host::Address(address) => Some(*address),
-        Host::Name(_) => None,
-    }
+/// Why a rung was not measured is part of the report.
+fn tell(examination: &mut Examination<'_>, what: &str, error: &Error) {
+    examination.not_measured("frames", &format!("{what}: {error}"));
 }
 
 struct Bench {
@@ -90,18 +90,9 @@ impl Bench {
     /// Finds an address, and who sends: the server that boots machines.
     fn open(examination: &Examination<'_>, card: &Card) -> Result<Self, Error> {
         let (origin, clock) = (examination.origin, examination.clock);
-        let named = origin.url.as_ref().and_then(address_of);
-        let wanted = named.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let network = Network::open(card, LINK, &Settings::default(), clock)?;
         let mut fetcher = Fetcher::new(network);
-        source::take_lease_for(&mut fetcher, origin, wanted)?;
-        let leases = fetcher.leases();
-        let next = leases.v4.as_ref().and_then(|lease| lease.next_server);
-        let sender = named.or(next.map(IpAddr::V4));
-        // DHCPv6 names a server in the boot file's URL alone.
-        let sender = sender.or_else(|| boot_files(leases).find_map(|url| address_of(&url)));
-        let sender = sender.ok_or(Error::NoServer)?;
-        let local = own_address(leases, sender)?;
+        let (local, sender) = sender::find(&mut fetcher, origin, None)?;
         Ok(Self {
             frames: Frames::new(clock, local, sender, MICROS),
             mac: fetcher.network().mac(),
@@ -113,7 +104,7 @@ impl Bench {
         })
     }
 
-    /// A rung; why there is none is part of the report.
+    /// A rung, or why there is none.
     fn or_tell(
         &mut self,
         examination: &mut Examination<'_>,
@@ -121,7 +112,7 @@ impl Bench {
         measure: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) {
         if let Err(error) = measure(self) {
-            examination.not_measured("frames", &format!("{what}: {error}"));
+            tell(examination, what, &error);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The rungs of files: TFTP and HTTP, the firmware's and ours.
 
 use super::Sample;
+use super::sender::own_address;
 use crate::error::{Error, refused};
 use alloc::string::ToString;
 use core::net::IpAddr;
@@ -21,21 +22,6 @@ const MAILBOX: usize = 64;
 const ROOM: usize = 64 << 20;
 /// How long a file may take to come, in microseconds.
 const PATIENCE: u64 = 60_000_000;
-
-/// Our address of the version of IP that `server` has.
-pub(crate) fn own_address(leases: &Leases, server: IpAddr) -> Result<IpAddr, Error> {
-    let address = match server {
-        IpAddr::V4(_) => leases
-            .v4
-            .as_ref()
-            .map(|lease| lease.address.address().into()),
-        IpAddr::V6(_) => {
-            let lease = leases.v6.as_ref();
-            lease.and_then(|lease| lease.addresses.first().copied().map(IpAddr::V6))
-        }
-    };
-    address.ok_or(Error::NoAddress(server))
-}
 
 /// Whose network is above an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

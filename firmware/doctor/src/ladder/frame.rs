@@ -13,7 +13,13 @@ pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(crate) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_ICMPV6: u8 = 58;
 const HOP_LIMIT: u8 = 64;
+/// Of a message that has not been forwarded (RFC 4861 section 7.1.1).
+const LINK_HOP_LIMIT: u8 = 255;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+/// The option that tells the source's Ethernet address: its type, and its length in units of 8 bytes.
+const SOURCE_LINK_ADDRESS: [u8; 2] = [1, 1];
 
 /// One end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +108,49 @@ pub(crate) fn emit(from: End, to: End, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// Asks everybody for the Ethernet address of `to` (ARP, RFC 826; neighbour discovery, RFC 4861). Who has it learns that of `from`, which answers
+/// no such question.
+pub(crate) fn solicitation(from: End, to: IpAddr) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(ETHERNET + IPV6 + 32);
+    match (from.address, to) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => {
+            frame.extend([0xff; 6]);
+            frame.extend(from.mac);
+            frame.extend(ETHERTYPE_ARP.to_be_bytes());
+            // Ethernet, IPv4, the lengths of their addresses; a request.
+            frame.extend([0, 1, 8, 0, 6, 4, 0, 1]);
+            frame.extend(from.mac);
+            frame.extend(source.octets());
+            frame.extend([0; 6]);
+            frame.extend(target.octets());
+        }
+        (source, target) => {
+            let (source, target) = (octets6(source), octets6(target));
+            let [.., a, b, c] = target;
+            // The target's solicited-node multicast address (RFC 4291 section 2.7.1), and its Ethernet address.
+            let group = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c];
+            frame.extend([0x33, 0x33, 0xff, a, b, c]);
+            frame.extend(from.mac);
+            frame.extend(ETHERTYPE_IPV6.to_be_bytes());
+            let mut body = Vec::with_capacity(28);
+            body.extend([0; 4]);
+            body.extend(target);
+            body.extend(SOURCE_LINK_ADDRESS);
+            body.extend(from.mac);
+            let len = 4 + body.len() as u8;
+            frame.extend([0x60, 0, 0, 0, 0, len, PROTOCOL_ICMPV6, LINK_HOP_LIMIT]);
+            frame.extend(source);
+            frame.extend(group);
+            let pseudo = [0, len, 0, PROTOCOL_ICMPV6, NEIGHBOUR_SOLICITATION, 0];
+            let sum = checksum([&source, &group, &pseudo, &body]);
+            frame.extend([NEIGHBOUR_SOLICITATION, 0]);
+            frame.extend(sum.to_be_bytes());
+            frame.extend(body);
+        }
+    }
+    frame
+}
+
 fn octets6(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V6(address) => address.octets(),
@@ -146,9 +195,18 @@ pub(crate) fn parse(start: &[u8]) -> Option<Datagram> {
     })
 }
 
-/// Who sent the frame.
-pub(crate) fn source(start: &[u8]) -> Option<[u8; 6]> {
-    start.get(6..)?.first_chunk().copied()
+/// The end that sent the datagram of a frame of which [`parse`] understands the headers.
+pub(crate) fn source(start: &[u8]) -> Option<End> {
+    let address = match u16::from_be_bytes(*start.get(12..)?.first_chunk()?) {
+        ETHERTYPE_IPV4 => IpAddr::from(*start.get(26..)?.first_chunk::<4>()?),
+        _ => IpAddr::from(*start.get(22..)?.first_chunk::<16>()?),
+    };
+    let udp = headers(address) - UDP;
+    Some(End {
+        mac: *start.get(6..)?.first_chunk()?,
+        address,
+        port: u16::from_be_bytes(*start.get(udp..)?.first_chunk()?),
+    })
 }
 
 #[cfg(test)]
@@ -181,7 +239,7 @@ mod tests {
                 len: 5,
             };
             assert_eq!(parse(&frame), Some(datagram));
-            assert_eq!(source(&frame), Some(from.mac));
+            assert_eq!(source(&frame), Some(from));
             assert_eq!(frame[..6], to.mac);
             assert_eq!(frame[at - 8..at - 6], 7078u16.to_be_bytes());
             assert_eq!(frame[at - 4..at - 2], 13u16.to_be_bytes());
@@ -211,6 +269,34 @@ mod tests {
             let pseudo = [&frame[22..54], &[0, 0, 0, len, 0, 0, 0, 17]].concat();
             assert_eq!(checksum([pseudo.as_slice(), &frame[54..]]), 0);
         }
+    }
+
+    #[test]
+    fn questions_for_an_ethernet_address_tell_ones_own() {
+        let frame = solicitation(end(1, false), end(2, false).address);
+        let arp = [
+            [0xff; 6].as_slice(),
+            &[2, 0, 0, 0, 0, 1, 8, 6],
+            &[0, 1, 8, 0, 6, 4, 0, 1],
+            &[2, 0, 0, 0, 0, 1, 10, 77, 0, 1],
+            &[0, 0, 0, 0, 0, 0, 10, 77, 0, 2],
+        ];
+        assert_eq!(frame, arp.concat());
+        let frame = solicitation(end(1, true), end(2, true).address);
+        let target = [0xfd, 0, 0, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+        let group = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 2];
+        assert_eq!(frame[..6], [0x33, 0x33, 0xff, 0, 0, 2]);
+        assert_eq!(frame[6..14], [2, 0, 0, 0, 0, 1, 0x86, 0xdd]);
+        assert_eq!(frame[14..22], [0x60, 0, 0, 0, 0, 32, 58, 255]);
+        assert_eq!(frame[22..38], octets6(end(1, true).address));
+        assert_eq!(frame[38..54], group);
+        assert_eq!(frame[54..56], [135, 0]);
+        assert_eq!(frame[58..62], [0; 4]);
+        assert_eq!(frame[62..78], target);
+        assert_eq!(frame[78..], [1, 1, 2, 0, 0, 0, 0, 1]);
+        // RFC 8200 section 8.1.
+        let pseudo = [&frame[22..54], &[0, 0, 0, 32, 0, 0, 0, 58]].concat();
+        assert_eq!(checksum([pseudo.as_slice(), &frame[54..]]), 0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const SMALL: u16 = 18;
 
 /// When nothing has come for so long, in microseconds, the sender is asked again: a frame may have been lost.
 const SILENCE: u64 = 100_000;
-/// When nothing at all came of a request, in microseconds, there is no sender.
+/// When nothing at all came of a request, or nothing after it should be over, in microseconds, there is no sender.
 const PATIENCE: u64 = 3_000_000;
 /// Frames sent between two doorbells.
 const BATCH: usize = 64;
@@ -58,8 +58,9 @@ pub(crate) struct Frames {
 
 /// Counts what comes.
 struct Tally<'m> {
-    /// The request that is to be answered.
+    /// The request that is to be answered, and by whom.
     number: u32,
+    sender: IpAddr,
     datagrams: u64,
     bytes: u64,
     /// The answer, and the sender's Ethernet address.
@@ -92,8 +93,10 @@ impl Tally<'_> {
             && let Some(text) = start.get(at..at + len)
             && let Some(answer) = Answer::parse(text)
             && answer.number() == self.number
+            && let Some(source) = frame::source(start)
+            && (source.address, source.port) == (self.sender, PORT)
         {
-            self.answer = frame::source(start).map(|mac| (answer, mac));
+            self.answer = Some((answer, source.mac));
         }
     }
 
@@ -119,7 +122,8 @@ impl Frames {
             local,
             sender,
             micros,
-            number: 0,
+            // The sender remembers what it was asked last.
+            number: clock.ticks() as u32,
         }
     }
 
@@ -130,10 +134,10 @@ impl Frames {
         size: Size,
         memory: Option<&mut [u8]>,
     ) -> Result<Sample, Error> {
-        self.number += 1;
+        let (token, _) = self.token(wire)?;
         let request = Request::Send {
-            number: self.number,
-            mac: wire.mac(),
+            number: self.next_number(),
+            token,
             payload: size.payload(self.sender),
             micros: self.micros,
         };
@@ -144,7 +148,7 @@ impl Frames {
         let mut first = None;
         let mut last = 0;
         let mut stretch = Stretch::default();
-        self.ask_until_answered(wire, &request, &mut tally, |tally, before, after| {
+        self.ask_until_answered(wire, &request, &mut tally, &mut |tally, before, after| {
             let (_, datagrams, bytes) = *first.get_or_insert((after, tally.datagrams, tally.bytes));
             let packets = tally.datagrams - datagrams;
             if packets > sample.packets {
@@ -204,24 +208,42 @@ impl Frames {
         Ok(sample)
     }
 
-    /// How many frames have come out at the other end so far, whose address that is, and how many requests it took.
+    /// How many frames have come out at the other end so far, whose address that is, and how many frames it took to ask.
     fn count(&mut self, wire: &mut impl Wire) -> Result<(u64, [u8; 6], u64), Error> {
-        self.number += 1;
+        let (token, greetings) = self.token(wire)?;
         let request = Request::Count {
-            number: self.number,
-            mac: wire.mac(),
+            number: self.next_number(),
+            token,
         };
         let mut tally = self.tally(None);
-        let requests = self.ask_until_answered(wire, &request, &mut tally, |_, _, _| {})?;
+        let requests = self.ask_until_answered(wire, &request, &mut tally, &mut |_, _, _| {})?;
         match tally.answer {
-            Some((Answer::Counted { frames, .. }, mac)) => Ok((frames, mac, requests)),
+            Some((Answer::Counted { frames, .. }, mac)) => Ok((frames, mac, greetings + requests)),
             _ => Err(Error::NoSender(self.sender)),
         }
+    }
+
+    /// What the sender wants to hear in a request, and how many frames it took to ask for it.
+    fn token(&mut self, wire: &mut impl Wire) -> Result<(u64, u64), Error> {
+        let number = self.next_number();
+        let request = Request::Hello { number };
+        let mut tally = self.tally(None);
+        let greetings = self.ask_until_answered(wire, &request, &mut tally, &mut |_, _, _| {})?;
+        match tally.answer {
+            Some((Answer::Welcome { token, .. }, _)) => Ok((token, greetings)),
+            _ => Err(Error::NoSender(self.sender)),
+        }
+    }
+
+    fn next_number(&mut self) -> u32 {
+        self.number = self.number.wrapping_add(1);
+        self.number
     }
 
     fn tally<'m>(&self, memory: Option<&'m mut [u8]>) -> Tally<'m> {
         Tally {
             number: self.number,
+            sender: self.sender,
             datagrams: 0,
             bytes: 0,
             answer: None,
@@ -230,28 +252,31 @@ impl Frames {
         }
     }
 
-    /// Asks until there is an answer, and shows `look` each burst before it, with its time in ticks. Returns how often it had to ask.
+    /// Asks until there is an answer, and shows `look` each burst before it, with its time in ticks. Returns how many frames it took.
     fn ask_until_answered(
         &self,
         wire: &mut impl Wire,
         request: &Request,
         tally: &mut Tally<'_>,
-        mut look: impl FnMut(&Tally<'_>, u64, u64),
+        look: &mut dyn FnMut(&Tally<'_>, u64, u64),
     ) -> Result<u64, Error> {
         let (from, to) = self.ends(wire, BROADCAST, PORT);
-        let frame = frame::emit(from, to, request.emit().as_bytes());
-        let mut requests = 0;
+        let datagram = frame::emit(from, to, request.emit().as_bytes());
+        // The sender's kernel forgets where this machine is, and cannot ask it.
+        let question = [frame::solicitation(from, self.sender), datagram];
+        let mut frames = 0;
         let mut heard = None;
         let ticks = |micros| self.clock.ticks_of(micros);
-        let mut patience = self.clock.ticks() + ticks(PATIENCE);
+        let mut end = self.clock.ticks() + ticks(PATIENCE);
+        let mut is_begun = false;
         while tally.answer.is_none() {
             let before = self.clock.ticks();
+            if before > end {
+                return Err(Error::NoSender(self.sender));
+            }
             if heard.is_none_or(|heard| before > heard + ticks(SILENCE)) {
-                if before > patience {
-                    return Err(Error::NoSender(self.sender));
-                }
-                if wire.send(&frame)? {
-                    requests += 1;
+                for frame in &question {
+                    frames += u64::from(wire.send(frame)?);
                 }
                 wire.flush()?;
                 heard = Some(before);
@@ -262,10 +287,13 @@ impl Frames {
                 let after = self.clock.ticks();
                 look(tally, before, after);
                 heard = Some(after);
-                patience = after + ticks(PATIENCE);
+                if !is_begun {
+                    end = after + ticks(u64::from(self.micros) + PATIENCE);
+                    is_begun = true;
+                }
             }
         }
-        Ok(requests)
+        Ok(frames)
     }
 
     /// Us, and the other end.

@@ -3,12 +3,12 @@
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
+use wireboot_server::stop::Stop;
 
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,8 +28,8 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Takes one connection after the other, until it is to stop.
-pub(super) fn serve(listener: &TcpListener, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
+pub(super) fn serve(listener: &TcpListener, stop: &Stop) {
+    while !stop.is_set() {
         match listener.accept() {
             Ok((stream, machine)) => match take(&stream, stop) {
                 Ok(bytes) => log::debug!("{bytes} bytes from {machine}"),
@@ -45,13 +45,13 @@ pub(super) fn serve(listener: &TcpListener, stop: &AtomicBool) {
 }
 
 /// Takes what comes until its end; how much that was.
-fn take(stream: &TcpStream, stop: &AtomicBool) -> Result<u64> {
+fn take(stream: &TcpStream, stop: &Stop) -> Result<u64> {
     // Accepted sockets may have inherited it.
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK))?;
     let mut place = vec![0; BYTES];
     let mut bytes = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_set() {
         // TCP throws away what it would copy with MSG_TRUNC (tcp(7)): the machine is measured, not this.
         match recv(stream.as_raw_fd(), &mut place, MsgFlags::MSG_TRUNC) {
             Ok(0) => break,
@@ -77,7 +77,7 @@ mod tests {
         ] {
             let listener = listen((address, 0).into()).unwrap();
             let at = listener.local_addr().unwrap();
-            let stop = AtomicBool::new(false);
+            let stop = Stop::default();
             std::thread::scope(|scope| {
                 scope.spawn(|| serve(&listener, &stop));
                 // More than one, and more than the sockets hold.
@@ -90,7 +90,7 @@ mod tests {
                         .unwrap();
                     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
                 }
-                stop.store(true, Ordering::Relaxed);
+                stop.set();
             });
         }
     }
@@ -102,6 +102,6 @@ mod tests {
         let (stream, _) = listener.accept().unwrap();
         machine.write_all(&[7; 12_345]).unwrap();
         drop(machine);
-        assert_eq!(take(&stream, &AtomicBool::new(false)).unwrap(), 12_345);
+        assert_eq!(take(&stream, &Stop::default()).unwrap(), 12_345);
     }
 }

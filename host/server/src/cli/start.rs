@@ -22,6 +22,7 @@ use crate::directory::Directory;
 use crate::event::Events;
 use crate::http::HttpServer;
 use crate::interface::{Interface, Networks};
+use crate::ladder::{self, LadderServer};
 use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
 use crate::listen::Listen;
@@ -84,6 +85,7 @@ impl Threads<'_> {
 pub(super) struct Opened {
     tftp: Vec<TftpServer>,
     http: Vec<HttpServer>,
+    ladder: Vec<LadderServer>,
     ra: Option<RaSocket>,
     /// Whether this machine passes on what comes from the interface.
     forwards: bool,
@@ -136,6 +138,19 @@ pub(super) fn open(
             http_servers.push(server);
         }
     }
+    let mut ladder_servers = Vec::new();
+    if reports.is_some() {
+        for listen in ports(ladder::PORT) {
+            // Reports are taken without it, too.
+            match LadderServer::bind(listen, interface.networks(), events.clone()) {
+                Ok(server) => ladder_servers.push(server),
+                Err(error) => events.say(format!(
+                    "machines cannot measure frames against this server: UDP port {}: {error}",
+                    ladder::PORT
+                )),
+            }
+        }
+    }
     if args.ra && addresses.ipv6_network().is_none() {
         bail!(
             "--ra needs an IPv6 address on {}; give it one with --address, such as --address fd00:7::1/64",
@@ -151,6 +166,7 @@ pub(super) fn open(
     Ok(Opened {
         tftp: tftp_servers,
         http: http_servers,
+        ladder: ladder_servers,
         ra,
         forwards: forwards(interface),
         link: serves_dhcp.then(link).and_then(Result::ok),
@@ -182,6 +198,9 @@ pub(super) fn start(
     }
     for server in opened.http {
         threads.start("HTTP", Box::new(move |stop| server.run(stop)))?;
+    }
+    for server in opened.ladder {
+        threads.start("ladder", Box::new(move |stop| server.run(stop)))?;
     }
     let (watched, told) = (directory.clone(), events.clone());
     let watch = move |stop: &Stop| {

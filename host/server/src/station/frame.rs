@@ -11,7 +11,7 @@ use etherparse::{
 use wireboot_tcp::{Flags, Segment, Transmit};
 
 /// Bytes of an Ethernet header.
-const LINK: usize = 14;
+pub(super) const LINK: usize = 14;
 /// Hops that a packet may make. It makes one.
 const HOPS: u8 = 64;
 /// Hops of a message that comes from the link and stays there (RFC 4861).

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 pub(super) use wireboot_wire::ladder::PORT;
 use wireboot_wire::ladder::{Answer, DATA_PORT, MAX_PAYLOAD, Request};
 
-use super::Host;
 use super::downloads::Step;
-use super::frame::{self, Partial, Peer};
+use super::frame::{self, LINK, Partial, Peer};
 use super::payload::{Part, Payload};
+use super::{Host, MTU};
 
+/// Of every machine: there is one alone, to which all frames go, whatever address it names as its own.
+const TOKEN: u64 = 0;
 /// Datagrams that leave at one instant, at most.
 const BURST: u32 = 64;
 
@@ -110,12 +112,16 @@ impl LadderSender {
         let Some(request) = Request::parse(datagram) else {
             return;
         };
-        match (request, self.last) {
-            (_, Some((known, answer))) if known == request => say(host, (from, to), &answer),
-            (Request::Count { number, .. }, _) => {
-                let frames = self.frames;
-                say(host, (from, to), &Answer::Counted { number, frames });
-            }
+        let answer = match (request, self.last) {
+            (_, Some((known, answer))) if known == request => answer,
+            (Request::Hello { number }, _) => Answer::Welcome {
+                number,
+                token: TOKEN,
+            },
+            (Request::Count { number, .. }, _) => Answer::Counted {
+                number,
+                frames: self.frames,
+            },
             (
                 Request::Send {
                     number,
@@ -124,35 +130,48 @@ impl LadderSender {
                     ..
                 },
                 _,
-            ) => {
-                let same = |flood: &Flood| flood.request == request;
-                if self.flood.as_ref().is_some_and(same) {
-                    return;
-                }
-                let data = |address: SocketAddr| SocketAddr::new(address.ip(), DATA_PORT);
-                let machine = Peer {
-                    address: data(from.address),
-                    ..from
-                };
-                let mut head = Vec::new();
-                let partial =
-                    frame::udp_headers(&mut head, host.mac, data(to), machine, payload.into());
-                self.flood = Some(Flood {
-                    request,
-                    number,
-                    payload,
-                    ends: (from, to),
-                    head,
-                    partial,
-                    begun: now,
-                    until: now + Duration::from_micros(micros.into()),
-                    datagrams: 0,
-                    last: now,
-                    burst: 0,
-                    waited: Duration::ZERO,
-                });
-            }
+            ) => return self.begin(host, (from, to), request, (number, payload, micros), now),
+        };
+        say(host, (from, to), &answer);
+    }
+
+    /// Sends from now on, unless it does so already, or a frame would be longer than the network takes.
+    fn begin(
+        &mut self,
+        host: &Host,
+        (from, to): (Peer, SocketAddr),
+        request: Request,
+        (number, payload, micros): (u32, u16, u32),
+        now: Instant,
+    ) {
+        let same = |flood: &Flood| flood.request == request;
+        if self.flood.as_ref().is_some_and(same) {
+            return;
         }
+        let data = |address: SocketAddr| SocketAddr::new(address.ip(), DATA_PORT);
+        let machine = Peer {
+            address: data(from.address),
+            ..from
+        };
+        let mut head = Vec::new();
+        let partial = frame::udp_headers(&mut head, host.mac, data(to), machine, payload.into());
+        if head.len() + usize::from(payload) > LINK + MTU {
+            return;
+        }
+        self.flood = Some(Flood {
+            request,
+            number,
+            payload,
+            ends: (from, to),
+            head,
+            partial,
+            begun: now,
+            until: now + Duration::from_micros(micros.into()),
+            datagrams: 0,
+            last: now,
+            burst: 0,
+            waited: Duration::ZERO,
+        });
     }
 
     /// The next datagram, whose headers go to `head`; the answer when all have left.

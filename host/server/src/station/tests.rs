@@ -1607,10 +1607,21 @@ fn measure(scene: &mut Scene, request: Request) {
     scene.say(ladder::PORT, ladder::PORT, request.emit().as_bytes());
 }
 
+#[test]
+fn a_machine_that_says_hello_is_welcome() {
+    let mut scene = Scene::new(&[]);
+    measure(&mut scene, Request::Hello { number: 5 });
+    let (number, token) = (5, 0);
+    assert_eq!(
+        answer(&scene.next().unwrap()),
+        Answer::Welcome { number, token }
+    );
+}
+
 fn send(number: u32, payload: u16, micros: u32) -> Request {
     Request::Send {
         number,
-        mac: CLIENT,
+        token: 0,
         payload,
         micros,
     }
@@ -1684,8 +1695,7 @@ fn frames_of_the_machine_are_counted() {
         assert_eq!(scene.next(), None);
     }
     for (number, frames) in [(3, 6), (4, 7)] {
-        let mac = CLIENT;
-        measure(&mut scene, Request::Count { number, mac });
+        measure(&mut scene, Request::Count { number, token: 0 });
         let counted = Answer::Counted { number, frames };
         assert_eq!(answer(&scene.next().unwrap()), counted);
     }
@@ -1719,12 +1729,15 @@ fn who_measures_and_who_downloads_take_turns() {
 #[test]
 fn what_asks_for_too_much_is_not_sent() {
     let mut scene = Scene::new(&[]);
-    for text in [
-        "send 1 52:54:00:01:02:03 1473 5",
-        "send 1 52:54:00:01:02:03 18 10000001",
-        "send",
-        "",
+    for (ends, text) in [
+        (VERSIONS[0], "send 1 0 1473 5"),
+        (VERSIONS[0], "send 1 0 18 10000001"),
+        // Longer than the network's frames.
+        (VERSIONS[1], "send 1 0 1453 5"),
+        (VERSIONS[0], "send"),
+        (VERSIONS[0], ""),
     ] {
+        scene.ends = ends;
         scene.say(ladder::PORT, ladder::PORT, text.as_bytes());
         assert_eq!(scene.next(), None, "{text}");
     }

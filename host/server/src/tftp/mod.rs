@@ -13,13 +13,10 @@ pub(crate) mod told;
 mod transfer;
 
 use std::io;
-use std::io::IoSliceMut;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg};
 use wireboot_wire::text;
 use wireboot_wire::tftp::{
     DEFAULT_BLOCK_SIZE, ErrorCode, Options, Packet, Request, TransferOptions,
@@ -28,7 +25,7 @@ use wireboot_wire::tftp::{
 use crate::directory::{Content, Directory, OpenError};
 use crate::event::{Event, Events, Kind};
 use crate::interface::Networks;
-use crate::listen::Listen;
+use crate::listen::{Listen, Path, is_transient};
 use crate::stop::Stop;
 
 use places::{Claim, Places, Waiting};
@@ -88,10 +85,7 @@ impl TftpServer {
             while let Some((path, request)) = waiting.next(&places, Instant::now()) {
                 self.take(&request, path, &places, &mut waiting, stop);
             }
-            let received = match self.config.listen.address() {
-                SocketAddr::V4(_) => self.receive(&mut buffer),
-                SocketAddr::V6(_) => self.receive_ipv6(&mut buffer),
-            };
+            let received = self.config.listen.receive(&self.socket, &mut buffer);
             let (length, path) = match received {
                 Ok(received) => received,
                 Err(error) if is_transient(&error) => continue,
@@ -104,37 +98,6 @@ impl TftpServer {
             }
         }
         Ok(())
-    }
-
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Path)> {
-        let (length, client) = self.socket.recv_from(buffer)?;
-        let local = SocketAddr::new(self.config.listen.address().ip(), 0);
-        Ok((length, Path { client, local }))
-    }
-
-    /// The interface may have several IPv6 addresses: the datagram tells which one it came to.
-    fn receive_ipv6(&self, buffer: &mut [u8]) -> io::Result<(usize, Path)> {
-        let mut slices = [IoSliceMut::new(buffer)];
-        let mut control = nix::cmsg_space!(libc::in6_pktinfo);
-        let message = recvmsg::<SockaddrIn6>(
-            self.socket.as_raw_fd(),
-            &mut slices,
-            Some(&mut control),
-            MsgFlags::empty(),
-        )?;
-        let sent_to = message.cmsgs()?.find_map(|one| match one {
-            ControlMessageOwned::Ipv6PacketInfo(info) => {
-                let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                Some(SocketAddrV6::new(address, 0, 0, info.ipi6_ifindex))
-            }
-            _ => None,
-        });
-        let client = message.address.ok_or(io::ErrorKind::Interrupted)?;
-        let path = Path {
-            client: SocketAddrV6::from(client).into(),
-            local: sent_to.ok_or(io::ErrorKind::Interrupted)?.into(),
-        };
-        Ok((message.bytes, path))
     }
 
     fn take(
@@ -294,23 +257,6 @@ pub(crate) fn acknowledgement(granted: TransferOptions) -> Vec<u8> {
     let mut packet = Vec::new();
     Packet::Oack(Options::new(&pairs)).emit(&mut packet);
     packet
-}
-
-/// Errors of a UDP socket after which the next call may well succeed.
-fn is_transient(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
-    matches!(
-        error.kind(),
-        WouldBlock | TimedOut | Interrupted | ConnectionRefused
-    )
-}
-
-/// The two ends of a transfer.
-#[derive(Clone, Copy, Debug)]
-struct Path {
-    client: SocketAddr,
-    /// A port of its own at the address that the request came to.
-    local: SocketAddr,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Path;
+use crate::listen::Path;
 
 /// Transfers at a time. Each holds a thread, a socket and a buffer of 64 KiB.
 const MAX_TRANSFERS: usize = 512;

@@ -14,9 +14,10 @@ use wireboot_wire::tftp::{
 
 use super::places::Place;
 use super::sender::{Action, Sender};
-use super::{Path, acknowledgement, agree, is_transient, told};
+use super::{acknowledgement, agree, told};
 use crate::content::Content;
 use crate::event::Events;
+use crate::listen::{Path, is_transient};
 use crate::read_ahead::ReadAhead;
 use crate::stop::Stop;
 
