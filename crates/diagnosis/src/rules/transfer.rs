@@ -10,7 +10,7 @@ use wireboot_report::sweep::{self, By, Cell};
 use super::{Boot, Found, advice, listed, time};
 
 /// Files below this are not worth tuning for.
-const LARGE_BYTES: u64 = 1 << 20;
+const LARGE_BYTES: u64 = 1 << 18;
 
 /// Below this nothing is worth changing.
 const WORTH_S: f64 = 0.2;
