@@ -14,8 +14,8 @@ mod patience;
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -390,11 +390,25 @@ fn empty(fd: BorrowedFd<'_>) -> u64 {
     let here = u64::MAX;
     let mut place = [IoSliceMut::new(&mut count)];
     let read = match preadv2(fd, &mut place, here, ReadWriteFlags::NOWAIT) {
-        // Before Linux 5.8. Nobody else reads it.
-        Err(Errno::OPNOTSUPP) if is_readable(fd) => rustix::io::read(fd, &mut count),
+        Err(Errno::OPNOTSUPP) if !reads_at_once() && is_readable(fd) => {
+            rustix::io::read(fd, &mut count)
+        }
         read => read,
     };
     read.map_or(0, |_| u64::from_ne_bytes(count))
+}
+
+/// Whether this kernel reads an eventfd without waiting: since Linux 5.8. What then cannot be read so is none, and might block for ever.
+fn reads_at_once() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let Ok(fd) = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) else {
+            return false;
+        };
+        let mut count = [0; 8];
+        let mut place = [IoSliceMut::new(&mut count)];
+        preadv2(&fd, &mut place, u64::MAX, ReadWriteFlags::NOWAIT).is_ok()
+    })
 }
 
 /// Whether there is something to read now.

@@ -376,7 +376,7 @@ fn a_card_that_always_looks_waits_for_no_doorbell_and_counts_each() {
 }
 
 #[test]
-fn a_card_that_never_looks_in_vain_waits_for_each_doorbell() {
+fn a_card_that_never_looks_in_vain_waits_for_doorbells() {
     let stage = Stage::new(HostWire::None, Pace::default(), None);
     let mut guest = Guest::polled(vec![stage], 0, Polling::For(Duration::ZERO));
     guest.start(0);
