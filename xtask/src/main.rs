@@ -63,7 +63,7 @@ enum Command {
         /// Only measurements whose names contain one of these words
         only: Vec<String>,
     },
-    /// Build, then measure where the seconds of a network boot go, into docs/results/doctor-* (an hour)
+    /// Build, then measure where the seconds of a network boot go, into docs/results/doctor-* (two hours)
     Doctor,
     /// Run every gate and test, whole boots included
     Test {

@@ -140,6 +140,26 @@ const MEASUREMENTS: &[Measurement] = &[
         program: Program::Wireboot("doctor lab sweep rounds=3"),
         files: &["json"],
     },
+    // 201 MB, as in Intel's table.
+    Measurement {
+        name: "doctor-201mb-ipv4",
+        program: Program::Wireboot(
+            "lab bench --sizes 192 --only ovmf-tftp,wireboot-tftp --rounds 3",
+        ),
+        files: &["json", "md"],
+    },
+    Measurement {
+        name: "doctor-201mb-ipv6",
+        program: Program::Wireboot(
+            "lab bench --sizes 192 --only ovmf-tftp,wireboot-tftp --rounds 3 --ip 6",
+        ),
+        files: &["json", "md"],
+    },
+    Measurement {
+        name: "doctor-iperf3",
+        program: Program::Wireboot("lab throughput"),
+        files: &["json", "md"],
+    },
     Measurement {
         name: "doctor-throughput",
         program: Program::Wireboot("doctor lab ttcp=10.77.0.1"),

@@ -1,7 +1,9 @@
 //! `wireboot lab`.
 
 use clap::Subcommand;
-use wireboot_experiments::{bench, checkpoints, ladder, load, loaders, nic, nic_faults, soak};
+use wireboot_experiments::{
+    bench, checkpoints, ladder, load, loaders, nic, nic_faults, soak, throughput,
+};
 use wireboot_lab::boot;
 
 /// The commands of `wireboot lab`.
@@ -16,6 +18,7 @@ pub(crate) enum Lab {
     Nic(nic::NicArgs),
     NicFaults(nic_faults::NicFaultsArgs),
     Soak(soak::SoakArgs),
+    Throughput(throughput::ThroughputArgs),
 }
 
 /// Runs the command to its end.
@@ -33,5 +36,6 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<()> {
         Lab::Nic(arguments) => nic::run(arguments),
         Lab::NicFaults(arguments) => nic_faults::run(arguments),
         Lab::Soak(arguments) => soak::run(arguments),
+        Lab::Throughput(arguments) => throughput::run(arguments),
     }
 }

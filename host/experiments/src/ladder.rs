@@ -35,6 +35,7 @@ use wireboot_lab::network::{self, Network, NetworkOptions};
 use wireboot_lab::nic::CardChoice;
 use wireboot_lab::qemu::{Accelerator, Disk, Machine};
 use wireboot_lab::server::{Server, advertise};
+use wireboot_wire::ladder::MAX_MICROS;
 
 /// The program that measures.
 const PROGRAM: &str = "doctor.efi";
@@ -63,7 +64,7 @@ pub struct LadderArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// How long each rung of frames is measured
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MICROS / 1000)))]
     pub ms: u32,
     /// Write all figures to FILE as JSON
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
@@ -257,17 +258,13 @@ pub fn counterpart(
 /// When it does not come to its figures in time, with the end of its console.
 pub fn measure(
     lab: &Lab,
-    mut machine: Machine,
+    machine: Machine,
     ip: IpVersion,
     bench: &Path,
     options: &str,
     timeout: Duration,
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<Ladder> {
-    let disk = lab.scratch().join("ladder-disk");
-    // Not by a script of the shell: the newest OVMF has none.
-    let boot = disk.join("EFI/BOOT");
-    fs::create_dir_all(&boot).context("making a directory")?;
     let options = format!(
         "ladder server={} small={} file={} large={} {options}",
         network::server(ip),
@@ -275,8 +272,28 @@ pub fn measure(
         files::name(FILE_MIB * MIB),
         files::name(LARGE_MIB * MIB)
     );
-    embed::configuration(bench, &options, &boot.join("BOOTX64.EFI"))?;
+    let json = examine(lab, machine, bench, (&options, "ladder"), timeout, watch)?;
+    Ladder::read(&json)
+}
 
+/// Has `machine` start doctor.efi, which is `bench`, with these words from a stick. Returns the JSON that it writes behind the name of `what` to the
+/// serial port.
+///
+/// # Errors
+/// When that does not come in time, with the end of the machine's console.
+pub(crate) fn examine(
+    lab: &Lab,
+    mut machine: Machine,
+    bench: &Path,
+    (words, what): (&str, &str),
+    timeout: Duration,
+    watch: impl FnMut(&str) + Send + 'static,
+) -> Result<String> {
+    let disk = lab.scratch().join("ladder-disk");
+    // Not by a script of the shell: the newest OVMF has none.
+    let boot = disk.join("EFI/BOOT");
+    fs::create_dir_all(&boot).context("making a directory")?;
+    embed::configuration(bench, words, &boot.join("BOOTX64.EFI"))?;
     // The host's page faults are no part of the figures.
     machine.preallocate = true;
     machine.disks.push(Disk::Directory {
@@ -287,10 +304,11 @@ pub fn measure(
         card.boot_index = None;
     }
     let mut running = machine.start(lab, "machine", watch)?;
-    let end = Regex::new(r"ladder: (\{.*\})\n|wireboot: error: (.*)\n")?;
+    let end = format!(r"{what}: (\{{.*\}})\r?\n|wireboot: error: (.*)\n");
+    let end = Regex::new(&end)?;
     let seen = running.console.wait_for(&end, timeout)?;
     match seen.groups.get(1).filter(|json| !json.is_empty()) {
-        Some(json) => Ladder::read(json),
+        Some(json) => Ok(json.clone()),
         None => bail!("{}\n{}", seen.text.trim_end(), running.console.tail(15)),
     }
 }

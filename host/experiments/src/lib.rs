@@ -2,7 +2,7 @@
 //! ([`mod@bench`]), rung by rung ([`ladder`]) and to boot loaders ([`loaders`]), when the firmware reaches which point of a boot
 //! ([`checkpoints`]), how many machines a server serves ([`load`]), how our card does beside QEMU's tap ([`nic`]), what guests do
 //! about a card that does wrong ([`nic_faults`]), and what a thousand disturbed
-//! boots bring to light ([`soak`]).
+//! boots bring to light ([`soak`]), what TCP and UDP bring of what the card can do ([`throughput`]).
 
 #![forbid(unsafe_code)]
 
@@ -16,3 +16,4 @@ pub mod nic;
 pub mod nic_faults;
 pub mod protocol;
 pub mod soak;
+pub mod throughput;

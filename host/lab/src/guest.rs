@@ -73,18 +73,27 @@ impl Archive {
     /// When busybox is not installed.
     pub fn with_busybox() -> Result<Self> {
         let mut archive = Self::default();
-        let busybox = which("busybox")?;
-        archive.copy("bin/busybox", &busybox)?;
-        for library in libraries(&busybox)? {
-            let name = library.to_string_lossy();
-            archive.copy(name.trim_start_matches('/'), &library)?;
-        }
+        archive.program("busybox")?;
         let console = newc::Builder::new("dev/console").mode(0o020_600);
         archive
             .parents("dev/console")
             .and_then(|()| archive.entry(console.rdev_major(5).rdev_minor(1), &[]))
             .context("packing dev/console")?;
         Ok(archive)
+    }
+
+    /// Adds a program of the host as `bin/NAME`, with its libraries.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub fn program(&mut self, name: &str) -> Result<()> {
+        let program = which(name)?;
+        self.copy(&format!("bin/{name}"), &program)?;
+        for library in libraries(&program)? {
+            let name = library.to_string_lossy();
+            self.copy(name.trim_start_matches('/'), &library)?;
+        }
+        Ok(())
     }
 
     /// Adds a program or other file. `name` is relative to the root; its directories are made.
@@ -136,7 +145,7 @@ fn which(program: &str) -> Result<PathBuf> {
     let found = std::env::split_paths(&path)
         .map(|directory| directory.join(program))
         .find(|file| file.is_file());
-    found.with_context(|| format!("{program} is not installed: apt install busybox-static"))
+    found.with_context(|| format!("{program} is not installed: apt install busybox-static iperf3"))
 }
 
 /// The shared libraries of a program: none where it is linked statically.

@@ -36,7 +36,7 @@ pub(crate) fn by_pxe(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Resu
     }
 }
 
-/// It lies on a stick, beside the wireboot command: the firmware does not use the card.
+/// A copy of the wireboot.efi beside the wireboot command, on a stick: the firmware does not use the card.
 pub(crate) fn by_stick(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Result<()> {
     move |machine| {
         let program = testbed.command.with_file_name(OUR_BOOT_PROGRAM);

@@ -20,17 +20,21 @@ const DRIVERS: [&str; 8] = [
 ];
 
 /// Writes a RAM disk whose init loads the network card's drivers, takes `address`, without asking whether somebody has it, and does what `script` says,
-/// in busybox's shell.
+/// in busybox's shell, with these programs of the host.
 ///
 /// # Errors
-/// When busybox or a driver is missing.
+/// When busybox, one of them or a driver is missing.
 pub(crate) fn write_ram_disk(
     file: &Path,
     kernel: &Kernel,
     address: &str,
+    programs: &[&str],
     script: &str,
 ) -> Result<()> {
     let mut archive = Archive::with_busybox()?;
+    for program in programs {
+        archive.program(program)?;
+    }
     let mut init = String::from("#!/bin/busybox sh\n");
     for driver in DRIVERS {
         archive.copy(driver, &kernel.modules.join(driver))?;

@@ -272,7 +272,7 @@ impl Testbed<'_> {
                 let ram_disk = self.lab.scratch().join("initramfs");
                 let address = with_prefix(guest(self.ip));
                 let script = format!("/bin/busybox wget -q -O /dev/null {url} && echo downloaded");
-                linux::write_ram_disk(&ram_disk, kernel, &address, &script)?;
+                linux::write_ram_disk(&ram_disk, kernel, &address, &[], &script)?;
                 let command_line = "console=ttyS0 quiet".into();
                 machine.kernel = Some(DirectKernel {
                     kernel: kernel.image.clone(),

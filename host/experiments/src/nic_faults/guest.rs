@@ -173,7 +173,7 @@ impl Guest {
                     gets.concat()
                 );
                 let ram_disk = place.join("initrd");
-                write_ram_disk(&ram_disk, &kernel, "10.77.0.40/24", &script)?;
+                write_ram_disk(&ram_disk, &kernel, "10.77.0.40/24", &[], &script)?;
                 play.machine.kernel = Some(DirectKernel {
                     kernel: kernel.image.clone(),
                     initrd: Some(ram_disk),

@@ -1,0 +1,219 @@
+//! Ratios of medians, beside what they are to be.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use super::trial::{
+    DRIVER_RECEIVES, DRIVER_SENDS, DRIVER_SENDS_SMALL, HTTP, LINUX_RECEIVES, SNP_RECEIVES,
+    TCP_RECEIVES, TCP_RECEIVES_BY_SNP, TCP_SENDS, UDP_LOST, UDP_RECEIVES, UDP_SENDS,
+    UDP_SENDS_SMALL,
+};
+use crate::bench::host::Host;
+use wireboot_lab::statistics::{median, range};
+
+/// What is compared with what, and how many times as much it is to be.
+const RATIOS: [(&str, &str, Option<f64>); 8] = [
+    (TCP_RECEIVES, LINUX_RECEIVES, Some(2.5)),
+    (TCP_RECEIVES, HTTP, Some(0.7)),
+    (TCP_RECEIVES, DRIVER_RECEIVES, None),
+    (TCP_SENDS, DRIVER_SENDS, Some(0.5)),
+    (UDP_SENDS, DRIVER_SENDS, Some(0.85)),
+    (UDP_SENDS_SMALL, DRIVER_SENDS_SMALL, Some(0.7)),
+    (UDP_RECEIVES, DRIVER_RECEIVES, None),
+    (TCP_RECEIVES_BY_SNP, SNP_RECEIVES, Some(0.75)),
+];
+/// Of datagrams from the server, in percent.
+const MOST_LOST: f64 = 1.0;
+
+/// What was measured.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    values: BTreeMap<&'static str, Vec<f64>>,
+    failed: Vec<Failure>,
+}
+
+/// Something that gave no figure once.
+#[derive(Clone, Debug, Serialize)]
+struct Failure {
+    what: &'static str,
+    reason: String,
+}
+
+impl Figures {
+    pub(super) fn add(&mut self, what: &'static str, value: f64) {
+        self.values.entry(what).or_default().push(value);
+    }
+
+    pub(super) fn failed(&mut self, what: &'static str, error: &anyhow::Error) {
+        let reason = format!("{error:#}");
+        self.failed.push(Failure { what, reason });
+    }
+
+    fn of(&self, what: &str) -> &[f64] {
+        self.values.get(what).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The JSON file.
+#[derive(Debug, Serialize)]
+pub(super) struct Report<'a> {
+    host: &'a Host,
+    rows: Vec<Row<'a>>,
+    /// Of datagrams from the server, in percent, in each round.
+    lost_percent: &'a [f64],
+    failed: &'a [Failure],
+}
+
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    what: &'static str,
+    against: &'static str,
+    values: &'a [f64],
+    others: &'a [f64],
+    ratio: Option<f64>,
+    at_least: Option<f64>,
+}
+
+/// The table's columns.
+const COLUMNS: [&str; 6] = [
+    "what", "measured", "against", "that is", "ratio", "at least",
+];
+
+impl<'a> Report<'a> {
+    pub(super) fn new(host: &'a Host, figures: &'a Figures) -> Self {
+        let rows = RATIOS.map(|(what, against, at_least)| {
+            let (values, others) = (figures.of(what), figures.of(against));
+            let medians = median(values).zip(median(others));
+            Row {
+                what,
+                against,
+                values,
+                others,
+                ratio: medians.map(|(one, other)| one / other),
+                at_least,
+            }
+        });
+        Self {
+            host,
+            rows: rows.into(),
+            lost_percent: figures.of(UDP_LOST),
+            failed: &figures.failed,
+        }
+    }
+
+    /// Rows without a ratio.
+    pub(super) fn missing(&self) -> usize {
+        let missing = self.rows.iter().filter(|row| row.ratio.is_none());
+        missing.count()
+    }
+
+    fn cells(&self) -> impl Iterator<Item = [String; 6]> {
+        self.rows.iter().map(|row| {
+            let two =
+                |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+            [
+                row.what.to_owned(),
+                shown(row.values),
+                row.against.to_owned(),
+                shown(row.others),
+                two(row.ratio),
+                two(row.at_least),
+            ]
+        })
+    }
+
+    fn lost(&self) -> String {
+        format!(
+            "Of the datagrams that iperf3's server sends, {} % are lost; at most {MOST_LOST} is wanted.",
+            shown(self.lost_percent)
+        )
+    }
+
+    /// For the terminal.
+    pub(super) fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(COLUMNS);
+        self.cells().for_each(|row| {
+            table.add_row(row);
+        });
+        let mut text = format!(
+            "{}\n\nMedian (lowest to highest; number of boots)\n{table}\n{}",
+            self.host,
+            self.lost()
+        );
+        for Failure { what, reason } in self.failed {
+            let _ = write!(text, "\nfailed: {what}: {reason}");
+        }
+        text
+    }
+
+    /// For documents.
+    pub(super) fn markdown(&self) -> String {
+        let mut text = format!(
+            "| {} |\n|{}\n",
+            COLUMNS.join(" | "),
+            "---|".repeat(COLUMNS.len())
+        );
+        for row in self.cells() {
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        }
+        text + "\n" + &self.lost() + "\n"
+    }
+}
+
+/// The median, and the lowest and highest where there are several.
+fn shown(values: &[f64]) -> String {
+    let digits = |value: f64| {
+        if value < 10.0 {
+            format!("{value:.2}")
+        } else {
+            format!("{value:.0}")
+        }
+    };
+    match (median(values), range(values)) {
+        (Some(middle), Some((low, high))) if values.len() > 1 => format!(
+            "{} ({} to {}; {})",
+            digits(middle),
+            digits(low),
+            digits(high),
+            values.len()
+        ),
+        (Some(middle), _) => digits(middle),
+        _ => String::from("-"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_lab::ip::IpVersion;
+    use wireboot_lab::qemu::Accelerator;
+
+    #[test]
+    fn ratios_are_of_medians() {
+        let mut figures = Figures::default();
+        for value in [900.0, 1000.0, 5000.0] {
+            figures.add(TCP_RECEIVES, value);
+        }
+        figures.add(LINUX_RECEIVES, 400.0);
+        figures.add(UDP_LOST, 0.5);
+        figures.failed(HTTP, &anyhow::anyhow!("no server"));
+        let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
+        let report = Report::new(&host, &figures);
+        assert_eq!(report.missing(), RATIOS.len() - 1);
+        let text = report.markdown();
+        let row =
+            "| 1000 (900 to 5000; 3) | Linux, TCP received (-R), Mbit/s | 400 | 2.50 | 2.50 |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("0.50 % are lost"), "{text}");
+        assert!(
+            report
+                .text()
+                .contains("failed: HTTP on one processor, Mbit/s: no server")
+        );
+    }
+}
