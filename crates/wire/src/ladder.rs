@@ -15,7 +15,8 @@
 //!     │<─────────────────────────────────────┤
 //! ```
 //!
-//! Requests carry a number and may be sent again: the sender answers one that it has served already from memory.
+//! Requests carry a number and may be sent again: the sender answers one that it has served already from memory. It is free to send for a shorter time than
+//! it was asked to, and to say nothing while others have their turn.
 
 use alloc::format;
 use alloc::string::String;
@@ -27,8 +28,8 @@ pub const PORT: u16 = 7077;
 pub const DATA_PORT: u16 = 7078;
 /// The longest payload that a sender sends, in bytes: a full frame's.
 pub const MAX_PAYLOAD: u16 = 1472;
-/// The longest that a sender sends, in microseconds.
-pub const MAX_MICROS: u32 = 10_000_000;
+/// The longest that a sender sends, in microseconds. After that its kernel wants to hear from the machine, which answers nobody meanwhile.
+pub const MAX_MICROS: u32 = 5_000_000;
 
 /// What the machine asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

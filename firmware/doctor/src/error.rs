@@ -24,9 +24,9 @@ pub(crate) enum Error {
         /// What could stand there.
         known: String,
     },
-    /// Neither the load options nor DHCP name a server.
+    /// Nobody names a server by its address.
     #[error(
-        "neither DHCP nor the URL that this program came from names a server to measure against; doctor.efi ladder server=ADDRESS does"
+        "neither DHCP nor the URL that this program came from names a server by its address; doctor.efi ladder server=ADDRESS does"
     )]
     NoServer,
     /// Nobody to measure against.
@@ -34,6 +34,12 @@ pub(crate) enum Error {
         "no sender answers at {0}; wireboot serve --reports is one, wireboot nic serve too, and the laboratory starts one"
     )]
     NoSender(IpAddr),
+    /// The sender says hello, and no more.
+    #[error(
+        "the sender at {0} answers, and does not do what it is asked: other machines have their turn, or, as wireboot serve, it counts no frames; its log says what it could \
+         not send"
+    )]
+    Unserved(IpAddr),
     /// What is sent to the sender does not arrive.
     #[error("sending by TCP to the sender: {0}")]
     Sink(NetError),
@@ -152,9 +158,11 @@ impl Error {
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Boot(error) => error.status(),
-            Self::NoSender(_) | Self::Sink(_) | Self::NoAnswer(_) | Self::Throughput(_) => {
-                Status::NO_RESPONSE
-            }
+            Self::NoSender(_)
+            | Self::Unserved(_)
+            | Self::Sink(_)
+            | Self::NoAnswer(_)
+            | Self::Throughput(_) => Status::NO_RESPONSE,
             Self::Options { .. } => Status::INVALID_PARAMETER,
             Self::Trace(_) => Status::UNSUPPORTED,
             Self::NoServer

@@ -111,7 +111,7 @@ pub fn take_lease(
     }
 }
 
-/// An address of `server`'s version of IP, or of IPv4 for nobody yet, without a question about boot files: the firmware's, else by DHCP. Where
+/// An address of `server`'s version of IP, or of IPv4 where no server is known yet, without a question about boot files: the firmware's, else by DHCP. Where
 /// none of that version comes, there is perhaps one of the other.
 pub fn take_lease_for(
     fetcher: &mut Fetcher,

@@ -11,7 +11,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use wireboot_server::event::Events;
 use wireboot_server::interface::Networks;
 pub use wireboot_server::ladder::DATA_PORT;
-use wireboot_server::ladder::{Cable, LadderServer, PORT};
+use wireboot_server::ladder::{Cable, LadderServer, PORT, Turns};
 use wireboot_server::stop::Stop;
 
 use crate::ip::IpVersion;
@@ -34,7 +34,12 @@ impl Sender {
         let at = |port| SocketAddr::new(server, port);
         let cable = Cable::open(cable).context("looking for the machine's cable")?;
         let networks = Networks::from(vec![(server, network::prefix_length(ip))]);
-        let ladder = LadderServer::bind(at(PORT).into(), networks, Events::default());
+        let ladder = LadderServer::bind(
+            at(PORT).into(),
+            networks,
+            Turns::default(),
+            Events::default(),
+        );
         let ladder = ladder
             .context("opening the sender's port")?
             .with_cable(cable);

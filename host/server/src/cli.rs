@@ -92,8 +92,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "BLOCKS", default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_window: u16,
     /// Take in the reports that doctor.efi sends (by HTTP, POST /report), a file each in the folder REPORTS, which is made if it is not there.
-    /// `wireboot report REPORTS` shows them. A machine that measures its network (doctor.efi frames) is sent as many frames as it takes, for a third
-    /// of a second each time (UDP port 7077)
+    /// `wireboot report REPORTS` shows them. A machine that measures its network, as an examination by doctor.efi does, is sent as many frames as this
+    /// computer can send, 0.3 s each time, 1 s at most (UDP port 7077)
     #[arg(long, value_name = "REPORTS", conflicts_with = "no_http")]
     pub reports: Option<PathBuf>,
     /// Append what happens to FILE, as JSON lines

@@ -83,8 +83,8 @@ pub enum Kind {
     HttpError,
     /// A machine's report was kept.
     Report,
-    /// Datagrams were sent to a machine that measures itself.
-    Ladder,
+    /// A machine that measures its network was sent frames, or could not be.
+    Frames,
     /// Anything about the server itself. No client can cause it.
     Server,
 }
@@ -115,7 +115,7 @@ impl Kind {
             Self::HttpDone => "HTTP done",
             Self::HttpError => "HTTP error",
             Self::Report => "report",
-            Self::Ladder => "ladder",
+            Self::Frames => "frames",
             Self::Server => "server",
         }
     }

@@ -40,6 +40,7 @@ pub mod ports;
 pub mod ra;
 mod read_ahead;
 pub mod reports;
+mod segmented;
 pub mod station;
 pub mod stop;
 pub mod tftp;

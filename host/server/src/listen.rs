@@ -5,8 +5,8 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, Ud
 use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, sendmsg, setsockopt,
-    sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn6, getsockopt, recvmsg, sendmsg,
+    setsockopt, sockopt,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -14,6 +14,12 @@ use crate::interface::Interface;
 
 /// Connections that wait to be accepted; the system takes fewer where it is set to.
 const BACKLOG: i32 = 1024;
+/// Bytes of IPv4 and UDP headers.
+const IPV4_UDP_HEADERS: usize = 28;
+/// Bytes of IPv6 and UDP headers.
+pub(crate) const IPV6_UDP_HEADERS: usize = 48;
+/// MTU when the kernel does not know the path's.
+const ETHERNET_MTU: usize = 1500;
 
 /// An address and port, on one interface or on all that have the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +63,16 @@ impl Listen {
         let (length, client) = socket.recv_from(buffer)?;
         let local = SocketAddr::new(self.address.ip(), 0);
         Ok((length, Path { client, local }))
+    }
+
+    /// A UDP socket of its own for `path`, to `port` of the client.
+    pub(crate) fn connected(&self, path: Path, port: u16) -> io::Result<UdpSocket> {
+        let socket = self.socket(Type::DGRAM, Protocol::UDP)?;
+        socket.bind(&path.local.into())?;
+        let mut client = path.client;
+        client.set_port(port);
+        socket.connect(&client.into())?;
+        Ok(socket.into())
     }
 
     /// A TCP socket that takes connections.
@@ -135,6 +151,30 @@ impl Path {
         )?;
         Ok(())
     }
+}
+
+/// MTU of the path of a connected IPv6 socket, as [`sockopt::IpMtu`] is for IPv4.
+#[derive(Clone, Copy, Debug)]
+struct Ipv6Mtu;
+
+nix::getsockopt_impl!(
+    Ipv6Mtu,
+    libc::IPPROTO_IPV6,
+    libc::IPV6_MTU,
+    libc::c_int,
+    sockopt::GetStruct<libc::c_int>
+);
+
+/// The most bytes of a datagram by a connected UDP socket that cross the path to `client` in one piece.
+pub(crate) fn max_payload(socket: &UdpSocket, client: SocketAddr) -> usize {
+    let (mtu, headers) = match client.is_ipv6() {
+        true => (getsockopt(socket, Ipv6Mtu), IPV6_UDP_HEADERS),
+        false => (getsockopt(socket, sockopt::IpMtu), IPV4_UDP_HEADERS),
+    };
+    mtu.ok()
+        .and_then(|mtu| usize::try_from(mtu).ok())
+        .unwrap_or(ETHERNET_MTU)
+        .saturating_sub(headers)
 }
 
 /// Errors of a UDP socket after which the next call may well succeed.

@@ -12,6 +12,7 @@ mod namespace;
 use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -101,6 +102,24 @@ fn ask() {
     socket.send_to(b"\0\x04\0\x01", peer).unwrap();
 }
 
+/// Not a test: asks for a token, as a machine that measures itself does.
+#[test]
+fn hello() {
+    let Ok(asked) = std::env::var(ASKED) else {
+        return;
+    };
+    let asked: SocketAddr = asked.parse().unwrap();
+    let socket = UdpSocket::bind(("::", 0)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    socket.send_to(b"hello 7", asked).unwrap();
+    let mut answer = [0; 64];
+    let (length, peer) = socket.recv_from(&mut answer).unwrap();
+    assert_eq!(peer, asked);
+    assert!(answer[..length].starts_with(b"welcome 7 "));
+}
+
 #[test]
 fn an_answer_comes_from_the_address_that_was_asked() {
     if !inside("an_answer_comes_from_the_address_that_was_asked") {
@@ -108,18 +127,24 @@ fn an_answer_comes_from_the_address_that_was_asked() {
     }
     let clients = Clients::new();
     global_addresses(&clients);
-    let mut served = Served::start("--no-dhcp");
+    let folder = tempfile::tempdir().unwrap();
+    // The server gets there as nobody.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let reports = folder.path().join("reports");
+    let mut served = Served::start(&format!("--no-dhcp --reports {}", reports.display()));
     served.wait_for("wireboot: ready");
     let link = clients.run("ip -o link show dev c0");
     let (index, _) = link.split_once(':').unwrap();
-    let link_local = format!("[fe80::1%{index}]:69");
+    let link_local = format!("[fe80::1%{index}]");
     let program = std::env::current_exe().unwrap();
-    for asked in ["[2001:db8:9::1]:69", "[2001:db8:9::2]:69", &link_local] {
-        let text = clients.run(&format!(
-            "{ASKED}={asked} {} --exact ask",
-            program.display()
-        ));
-        assert!(text.contains("1 passed"), "{text}");
+    for (question, port) in [("ask", 69), ("hello", 7077)] {
+        for host in ["[2001:db8:9::1]", "[2001:db8:9::2]", &link_local] {
+            let program = program.display();
+            let text = clients.run(&format!(
+                "{ASKED}={host}:{port} {program} --exact {question}"
+            ));
+            assert!(text.contains("1 passed"), "{text}");
+        }
     }
     assert_eq!(served.end(), Some(0), "{}", served.log());
 }

@@ -9,6 +9,10 @@ const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
 
+/// Where in a frame the source's address is.
+const SOURCE_V4: usize = 26;
+const SOURCE_V6: usize = 22;
+
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(crate) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
@@ -195,18 +199,16 @@ pub(crate) fn parse(start: &[u8]) -> Option<Datagram> {
     })
 }
 
-/// The end that sent the datagram of a frame of which [`parse`] understands the headers.
-pub(crate) fn source(start: &[u8]) -> Option<End> {
-    let address = match u16::from_be_bytes(*start.get(12..)?.first_chunk()?) {
-        ETHERTYPE_IPV4 => IpAddr::from(*start.get(26..)?.first_chunk::<4>()?),
-        _ => IpAddr::from(*start.get(22..)?.first_chunk::<16>()?),
+/// Ethernet address, address and port that sent the datagram of such a frame.
+pub(crate) fn source(start: &[u8]) -> Option<([u8; 6], IpAddr, u16)> {
+    let udp = parse(start)?.at - UDP;
+    let address = match udp == ETHERNET + IPV4 {
+        true => IpAddr::from(*start.get(SOURCE_V4..)?.first_chunk::<4>()?),
+        false => IpAddr::from(*start.get(SOURCE_V6..)?.first_chunk::<16>()?),
     };
-    let udp = headers(address) - UDP;
-    Some(End {
-        mac: *start.get(6..)?.first_chunk()?,
-        address,
-        port: u16::from_be_bytes(*start.get(udp..)?.first_chunk()?),
-    })
+    let port = start.get(udp..)?.first_chunk()?;
+    let mac = *start.get(6..)?.first_chunk()?;
+    Some((mac, address, u16::from_be_bytes(*port)))
 }
 
 #[cfg(test)]
@@ -239,7 +241,7 @@ mod tests {
                 len: 5,
             };
             assert_eq!(parse(&frame), Some(datagram));
-            assert_eq!(source(&frame), Some(from));
+            assert_eq!(source(&frame), Some((from.mac, from.address, from.port)));
             assert_eq!(frame[..6], to.mac);
             assert_eq!(frame[at - 8..at - 6], 7078u16.to_be_bytes());
             assert_eq!(frame[at - 4..at - 2], 13u16.to_be_bytes());

@@ -19,6 +19,8 @@ const SMALL: u16 = 18;
 const SILENCE: u64 = 100_000;
 /// When nothing at all came of a request, or nothing after it should be over, in microseconds, there is no sender.
 const PATIENCE: u64 = 3_000_000;
+/// The answer may overtake what was sent before it. When nothing has come for so long, in microseconds, all has.
+const LULL: u64 = 10_000;
 /// Frames sent between two doorbells.
 const BATCH: usize = 64;
 const BROADCAST: [u8; 6] = [0xff; 6];
@@ -79,6 +81,9 @@ impl Tally<'_> {
         let Some(frame::Datagram { port, at, len }) = frame::parse(start) else {
             return;
         };
+        if at + len > start.len() && !is_there(start, rest, at + len) {
+            return;
+        }
         if port == DATA_PORT {
             self.datagrams += match segment {
                 Some(segment) => len.div_ceil(usize::from(segment).max(1)) as u64,
@@ -93,10 +98,10 @@ impl Tally<'_> {
             && let Some(text) = start.get(at..at + len)
             && let Some(answer) = Answer::parse(text)
             && answer.number() == self.number
-            && let Some(source) = frame::source(start)
-            && (source.address, source.port) == (self.sender, PORT)
+            && let Some((mac, address, PORT)) = frame::source(start)
+            && address == self.sender
         {
-            self.answer = Some((answer, source.mac));
+            self.answer = Some((answer, mac));
         }
     }
 
@@ -112,6 +117,13 @@ impl Tally<'_> {
             self.at += part.len();
         }
     }
+}
+
+/// Whether the parts hold so many bytes.
+#[cold]
+fn is_there(start: &[u8], rest: &[&[u8]], len: usize) -> bool {
+    let all = rest.iter().fold(start.len(), |sum, part| sum + part.len());
+    all >= len
 }
 
 impl Frames {
@@ -134,7 +146,7 @@ impl Frames {
         size: Size,
         memory: Option<&mut [u8]>,
     ) -> Result<Sample, Error> {
-        let (token, _) = self.token(wire)?;
+        let (token, peer, _) = self.token(wire)?;
         let request = Request::Send {
             number: self.next_number(),
             token,
@@ -148,7 +160,7 @@ impl Frames {
         let mut first = None;
         let mut last = 0;
         let mut stretch = Stretch::default();
-        self.ask_until_answered(wire, &request, &mut tally, &mut |tally, before, after| {
+        let look = &mut |tally: &Tally<'_>, before, after| {
             let (_, datagrams, bytes) = *first.get_or_insert((after, tally.datagrams, tally.bytes));
             let packets = tally.datagrams - datagrams;
             if packets > sample.packets {
@@ -158,7 +170,9 @@ impl Frames {
                 sample.busy += after - before;
                 last = after;
             }
-        })?;
+        };
+        self.ask_until_answered(wire, (&request, peer), &mut tally, look)?;
+        self.wait_for_lull(wire, &mut tally, look)?;
         let Some((
             Answer::Sent {
                 datagrams, waited, ..
@@ -166,7 +180,7 @@ impl Frames {
             _,
         )) = tally.answer
         else {
-            return Err(Error::NoSender(self.sender));
+            return Err(Error::Unserved(self.sender));
         };
         let begin = first.map_or(last, |(begin, ..)| begin);
         sample.micros = clock.micros_of(last.saturating_sub(begin));
@@ -202,7 +216,7 @@ impl Frames {
         while !wire.sent()? && self.clock.micros() < end + SILENCE {}
         sample.micros = self.clock.micros() - begin;
         let (after, _, requests) = self.count(wire)?;
-        sample.packets = (after - before).saturating_sub(requests);
+        sample.packets = after.saturating_sub(before).saturating_sub(requests);
         sample.bytes = sample.packets * u64::from(payload);
         sample.lost = sample.sent.saturating_sub(sample.packets);
         Ok(sample)
@@ -210,27 +224,29 @@ impl Frames {
 
     /// How many frames have come out at the other end so far, whose address that is, and how many frames it took to ask.
     fn count(&mut self, wire: &mut impl Wire) -> Result<(u64, [u8; 6], u64), Error> {
-        let (token, greetings) = self.token(wire)?;
+        let (token, peer, greetings) = self.token(wire)?;
         let request = Request::Count {
             number: self.next_number(),
             token,
         };
         let mut tally = self.tally(None);
-        let requests = self.ask_until_answered(wire, &request, &mut tally, &mut |_, _, _| {})?;
+        let asked = (&request, peer);
+        let requests = self.ask_until_answered(wire, asked, &mut tally, &mut |_, _, _| {})?;
         match tally.answer {
             Some((Answer::Counted { frames, .. }, mac)) => Ok((frames, mac, greetings + requests)),
-            _ => Err(Error::NoSender(self.sender)),
+            _ => Err(Error::Unserved(self.sender)),
         }
     }
 
-    /// What the sender wants to hear in a request, and how many frames it took to ask for it.
-    fn token(&mut self, wire: &mut impl Wire) -> Result<(u64, u64), Error> {
+    /// What the sender wants to hear in a request, its Ethernet address, and how many frames it took to ask for that.
+    fn token(&mut self, wire: &mut impl Wire) -> Result<(u64, [u8; 6], u64), Error> {
         let number = self.next_number();
         let request = Request::Hello { number };
         let mut tally = self.tally(None);
-        let greetings = self.ask_until_answered(wire, &request, &mut tally, &mut |_, _, _| {})?;
+        let asked = (&request, BROADCAST);
+        let greetings = self.ask_until_answered(wire, asked, &mut tally, &mut |_, _, _| {})?;
         match tally.answer {
-            Some((Answer::Welcome { token, .. }, _)) => Ok((token, greetings)),
+            Some((Answer::Welcome { token, .. }, mac)) => Ok((token, mac, greetings)),
             _ => Err(Error::NoSender(self.sender)),
         }
     }
@@ -252,15 +268,16 @@ impl Frames {
         }
     }
 
-    /// Asks until there is an answer, and shows `look` each burst before it, with its time in ticks. Returns how many frames it took.
+    /// Asks the station `peer` until there is an answer, and shows `look` each burst before it, with its time in ticks. Returns how many frames it
+    /// took.
     fn ask_until_answered(
         &self,
         wire: &mut impl Wire,
-        request: &Request,
+        (request, peer): (&Request, [u8; 6]),
         tally: &mut Tally<'_>,
         look: &mut dyn FnMut(&Tally<'_>, u64, u64),
     ) -> Result<u64, Error> {
-        let (from, to) = self.ends(wire, BROADCAST, PORT);
+        let (from, to) = self.ends(wire, peer, PORT);
         let datagram = frame::emit(from, to, request.emit().as_bytes());
         // The sender's kernel forgets where this machine is, and cannot ask it.
         let question = [frame::solicitation(from, self.sender), datagram];
@@ -272,7 +289,10 @@ impl Frames {
         while tally.answer.is_none() {
             let before = self.clock.ticks();
             if before > end {
-                return Err(Error::NoSender(self.sender));
+                return Err(match request {
+                    Request::Hello { .. } => Error::NoSender(self.sender),
+                    _ => Error::Unserved(self.sender),
+                });
             }
             if heard.is_none_or(|heard| before > heard + ticks(SILENCE)) {
                 for frame in &question {
@@ -296,6 +316,29 @@ impl Frames {
         Ok(frames)
     }
 
+    /// Takes what comes behind the answer.
+    fn wait_for_lull(
+        &self,
+        wire: &mut impl Wire,
+        tally: &mut Tally<'_>,
+        look: &mut dyn FnMut(&Tally<'_>, u64, u64),
+    ) -> Result<(), Error> {
+        let mut heard = self.clock.ticks();
+        let end = heard + self.clock.ticks_of(SILENCE);
+        loop {
+            let before = self.clock.ticks();
+            if before > end.min(heard + self.clock.ticks_of(LULL)) {
+                return Ok(());
+            }
+            let seen = tally.datagrams;
+            wire.receive(|unit| tally.take(unit))?;
+            if tally.datagrams > seen {
+                heard = self.clock.ticks();
+                look(tally, before, heard);
+            }
+        }
+    }
+
     /// Us, and the other end.
     fn ends(&self, wire: &mut impl Wire, mac: [u8; 6], port: u16) -> (End, End) {
         let from = End {
@@ -315,6 +358,48 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A datagram to `port`, as the sender's or somebody else's; from port `from`.
+    fn datagram(last: u8, from: u16, port: u16, payload: &[u8]) -> Vec<u8> {
+        let end = |last, port| End {
+            mac: [2, 0, 0, 0, 0, last],
+            address: IpAddr::from([10, 77, 0, last]),
+            port,
+        };
+        frame::emit(end(last, from), end(9, port), payload)
+    }
+
+    #[test]
+    fn what_is_there_counts_and_the_sender_answers() {
+        let mut tally = Tally {
+            number: 7,
+            sender: IpAddr::from([10, 77, 0, 1]),
+            datagrams: 0,
+            bytes: 0,
+            answer: None,
+            memory: None,
+            at: 0,
+        };
+        let whole = datagram(1, DATA_PORT, DATA_PORT, &[7; 100]);
+        tally.take((&[&whole[..whole.len() - 1]], None));
+        assert_eq!((tally.datagrams, tally.bytes), (0, 0));
+        tally.take((&[&whole], None));
+        let (start, rest) = whole.split_at(60);
+        // As two parts, and put together of three.
+        tally.take((&[start, rest], Some(40)));
+        assert_eq!((tally.datagrams, tally.bytes), (4, 200));
+        for (last, from, number) in [(2, PORT, 7), (1, PORT + 1, 7), (1, PORT, 8)] {
+            let text = Answer::Counted { number, frames: 1 }.emit();
+            tally.take((&[&datagram(last, from, PORT, text.as_bytes())], None));
+            assert_eq!(tally.answer, None);
+        }
+        let answer = Answer::Counted {
+            number: 7,
+            frames: 1,
+        };
+        tally.take((&[&datagram(1, PORT, PORT, answer.emit().as_bytes())], None));
+        assert_eq!(tally.answer, Some((answer, [2, 0, 0, 0, 0, 1])));
+    }
 
     #[test]
     fn full_frames_hold_1500_bytes_of_either_version() {

@@ -22,7 +22,7 @@ use crate::directory::Directory;
 use crate::event::Events;
 use crate::http::HttpServer;
 use crate::interface::{Interface, Networks};
-use crate::ladder::{self, LadderServer};
+use crate::ladder::{self, LadderServer, Turns};
 use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
 use crate::listen::Listen;
@@ -140,13 +140,16 @@ pub(super) fn open(
     }
     let mut ladder_servers = Vec::new();
     if reports.is_some() {
+        let turns = Turns::default();
         for listen in ports(ladder::PORT) {
+            let option = without(&listen, "no --reports");
+            let networks = interface.networks();
             // Reports are taken without it, too.
-            match LadderServer::bind(listen, interface.networks(), events.clone()) {
+            match LadderServer::bind(listen, networks, turns.clone(), events.clone()) {
                 Ok(server) => ladder_servers.push(server),
                 Err(error) => events.say(format!(
-                    "machines cannot measure frames against this server: UDP port {}: {error}",
-                    ladder::PORT
+                    "machines cannot measure frames against this server: {:#}",
+                    bind_error(error, "UDP", ladder::PORT, "frames", option)
                 )),
             }
         }

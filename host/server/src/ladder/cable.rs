@@ -1,4 +1,4 @@
-//! The interface at which one machine's cable ends, by the kernel's counters.
+//! The tap interface at which one machine's cable ends, by the kernel's counters: the laboratory's, where nothing is to be lost.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ const UNDER_WAY: u64 = 900;
 const PAUSE: Duration = Duration::from_micros(20);
 /// After so long without any movement in the cable, frames are sent all the same: perhaps the counter tells nothing.
 const STILL: Duration = Duration::from_millis(20);
-/// Bytes of the table of interfaces that are read: some 130 a line.
-const TABLE: usize = 64 << 10;
+/// Bytes of the table of interfaces that are read at once.
+const PAGE: usize = 4096;
 
 /// A tap interface with one machine behind it.
 #[derive(Debug)]
@@ -37,9 +37,12 @@ impl Cable {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        let mut table = vec![0; TABLE];
-        let len = self.table.read_at(&mut table, 0).unwrap_or(0);
-        let table = String::from_utf8_lossy(table.get(..len).unwrap_or_default());
+        let mut table = Vec::new();
+        let mut page = [0; PAGE];
+        while let Ok(len @ 1..) = self.table.read_at(&mut page, table.len() as u64) {
+            table.extend_from_slice(page.get(..len).unwrap_or_default());
+        }
+        let table = String::from_utf8_lossy(&table);
         Counters::parse(&table, &self.interface).unwrap_or_default()
     }
 }
@@ -70,12 +73,13 @@ impl<'a> Pace<'a> {
             return;
         }
         let full = Instant::now();
-        let had = self.gone;
+        let mut moved = full;
         loop {
-            let gone = self.cable.counters().gone_since(&self.before);
-            self.gone = gone.min(sent);
-            let is_still = full.elapsed() > STILL && self.gone == had;
-            if sent - self.gone + more <= UNDER_WAY || is_still {
+            let gone = self.cable.counters().gone_since(&self.before).min(sent);
+            if gone != self.gone {
+                (self.gone, moved) = (gone, Instant::now());
+            }
+            if sent - self.gone + more <= UNDER_WAY || moved.elapsed() > STILL {
                 break;
             }
             sleep(PAUSE);

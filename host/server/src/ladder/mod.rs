@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   port 7077 --hello--> the token of the address that asks
-//!             --send, with that token--> a socket of its own: 64 datagrams by one send() (UDP_SEGMENT), again and again
+//!             --send, with that token--> a socket of its own: up to 64 datagrams by one send(), again and again
 //! ```
 //!
-//! One machine has them at a time. Nothing is sent to an address that has not asked, nor beyond the interface's networks.
+//! One machine has them at a time, and not always. Nothing is sent to an address that has not asked, nor beyond the interface's networks.
 
 mod cable;
 mod tokens;
@@ -13,26 +13,37 @@ mod tokens;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{MsgFlags, send, setsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, recv};
 use wireboot_wire::ladder::{Answer, Request};
 pub use wireboot_wire::ladder::{DATA_PORT, PORT};
 
 use crate::event::{Event, Events, Kind};
 use crate::interface::Networks;
-use crate::listen::{Listen, Path, is_transient};
+use crate::listen::{Listen, Path, is_transient, max_payload};
+use crate::segmented::Segmented;
 use crate::stop::Stop;
 
 pub use self::cable::Cable;
 use self::cable::Pace;
 use self::tokens::Tokens;
 
-/// Datagrams that the kernel takes at once, and the longest of them all together.
-const SEGMENTS: usize = 64;
-const SEGMENTS_BYTES: usize = 65_487;
-/// The kernel need not ask for the machine's Ethernet address again (send(2)): one that measures answers nobody.
-const CONFIRM: MsgFlags = MsgFlags::from_bits_retain(libc::MSG_CONFIRM);
+/// The longest that a network has to bear it which others use, too. It rests as long afterwards.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Requests that have waited meanwhile, and whose machines will ask again.
+const WAITING: usize = 1000;
+
+/// Whose turn it is, where several servers send by one interface.
+#[derive(Clone, Debug)]
+pub struct Turns(Arc<Mutex<Instant>>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+}
 
 /// Sends to machines that measure themselves.
 #[derive(Debug)]
@@ -41,35 +52,40 @@ pub struct LadderServer {
     listen: Listen,
     /// Whose machines are served.
     networks: Networks,
+    turns: Turns,
     /// Where one machine's cable ends. Without, frames of the machine are not counted.
     cable: Option<Cable>,
     events: Events,
+    /// The machines'.
+    data_port: u16,
 }
 
-/// What has been done already.
-#[derive(Debug)]
-struct Served {
-    tokens: Tokens,
-    /// The last request to send, whose it was, and its answer: asked for again when the answer was lost.
-    last: Option<(SocketAddr, Request, Answer)>,
-}
+/// The last request to send, whose it was, and its answer: asked for again when the answer was lost.
+type Last = Option<(SocketAddr, Request, Answer)>;
 
 impl LadderServer {
     /// Binds the port.
     ///
     /// # Errors
     /// When the port is in use.
-    pub fn bind(listen: Listen, networks: Networks, events: Events) -> io::Result<Self> {
+    pub fn bind(
+        listen: Listen,
+        networks: Networks,
+        turns: Turns,
+        events: Events,
+    ) -> io::Result<Self> {
         Ok(Self {
             socket: listen.udp()?,
             listen,
             networks,
+            turns,
             cable: None,
             events,
+            data_port: DATA_PORT,
         })
     }
 
-    /// Sends no more than this cable takes, and counts what comes from it.
+    /// Sends no more than this cable takes, for as long as the machine wants it, and counts what comes from it.
     #[must_use]
     pub fn with_cable(mut self, cable: Cable) -> Self {
         self.cable = Some(cable);
@@ -82,10 +98,8 @@ impl LadderServer {
     /// When the socket fails for good.
     pub fn run(&self, stop: &Stop) -> io::Result<()> {
         self.socket.set_read_timeout(Some(Stop::CHECK_EVERY))?;
-        let mut served = Served {
-            tokens: Tokens::new(Instant::now()),
-            last: None,
-        };
+        let tokens = Tokens::new(Instant::now());
+        let mut last = None;
         let mut buffer = [0; 128];
         while !stop.is_set() {
             let (length, path) = match self.listen.receive(&self.socket, &mut buffer) {
@@ -94,7 +108,7 @@ impl LadderServer {
                 Err(error) => return Err(error),
             };
             let datagram = buffer.get(..length).unwrap_or_default();
-            if let Some(answer) = self.answer(datagram, path, &mut served, stop) {
+            if let Some(answer) = self.answer(datagram, path, (&tokens, &mut last), stop) {
                 // The machine asks again where that fails.
                 let _ = path.answer(&self.socket, answer.emit().as_bytes());
             }
@@ -107,7 +121,7 @@ impl LadderServer {
         &self,
         datagram: &[u8],
         path: Path,
-        served: &mut Served,
+        (tokens, last): (&Tokens, &mut Last),
         stop: &Stop,
     ) -> Option<Answer> {
         let client = path.client;
@@ -116,14 +130,14 @@ impl LadderServer {
             return None;
         }
         let now = Instant::now();
-        let is_known = |token| served.tokens.is_of(token, client.ip(), now);
+        let is_known = |token| tokens.is_of(token, client.ip(), now);
         if !request.token().is_none_or(is_known) {
             return None;
         }
         match request {
             Request::Hello { number } => Some(Answer::Welcome {
                 number,
-                token: served.tokens.of(client.ip(), now),
+                token: tokens.of(client.ip(), now),
             }),
             Request::Count { number, .. } => Some(Answer::Counted {
                 number,
@@ -135,36 +149,53 @@ impl LadderServer {
                 micros,
                 ..
             } => {
-                if let Some((whose, known, answer)) = served.last
+                if let Some((whose, known, answer)) = *last
                     && (whose, known) == (client, request)
                 {
                     return Some(answer);
                 }
                 let duration = Duration::from_micros(micros.into());
-                match self.send(path, payload.into(), duration, stop) {
-                    Ok(sent) => {
-                        self.tell(client.ip(), sent, payload);
-                        let answer = sent.answer(number);
-                        served.last = Some((client, request, answer));
-                        Some(answer)
-                    }
-                    Err(error) => {
-                        let event = Event::now(Kind::Ladder, client.ip());
-                        self.events.record(event.message(error));
-                        None
-                    }
-                }
+                let sent =
+                    self.take_turn(now, || self.send(path, payload.into(), duration, stop))?;
+                let answer = self.tell(client.ip(), sent, payload)?.answer(number);
+                *last = Some((client, request, answer));
+                Some(answer)
             }
         }
     }
 
-    fn tell(&self, client: IpAddr, sent: Sent, payload: u16) {
-        let bytes = sent.datagrams * u64::from(payload);
-        let event = Event::now(Kind::Ladder, client)
-            .bytes(bytes)
-            .seconds(sent.took.as_secs_f64());
-        self.events
-            .record(event.message("sent, for the machine to measure its network"));
+    /// Sends, unless others do, or the network is to rest. Those who have asked meanwhile will ask again, if they still want it.
+    fn take_turn<T>(&self, now: Instant, send: impl FnOnce() -> T) -> Option<T> {
+        let mut rested = self.turns.0.try_lock().ok()?;
+        if now < *rested {
+            return None;
+        }
+        let sent = send();
+        if self.cable.is_none() {
+            let end = Instant::now();
+            *rested = end + (end - now);
+        }
+        let mut buffer = [0; 1];
+        for _ in 0..WAITING {
+            if recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT).is_err() {
+                break;
+            }
+        }
+        Some(sent)
+    }
+
+    /// Tells the log what was sent.
+    fn tell(&self, client: IpAddr, sent: io::Result<Sent>, payload: u16) -> Option<Sent> {
+        let event = Event::now(Kind::Frames, client);
+        let event = match &sent {
+            Ok(sent) => event
+                .bytes(sent.datagrams * u64::from(payload))
+                .seconds(sent.took.as_secs_f64())
+                .message("sent for the machine to measure its network"),
+            Err(error) => event.message(format!("for the machine to measure its network: {error}")),
+        };
+        self.events.record(event);
+        sent.ok()
     }
 
     /// Sends datagrams of `payload` bytes.
@@ -175,27 +206,33 @@ impl LadderServer {
         duration: Duration,
         stop: &Stop,
     ) -> io::Result<Sent> {
-        let socket = UdpSocket::bind(path.local)?;
-        let mut data = path.client;
-        data.set_port(DATA_PORT);
-        socket.connect(data)?;
-        socket.set_write_timeout(Some(Stop::CHECK_EVERY))?;
-        let mut count = SEGMENTS.min(SEGMENTS_BYTES / payload.max(1)).max(1);
-        if setsockopt(&socket, sockopt::UdpGsoSegment, &(payload as i32)).is_err() {
-            count = 1;
+        let socket = self.listen.connected(path, self.data_port)?;
+        if payload > max_payload(&socket, path.client) {
+            let text = format!("datagrams of {payload} bytes are longer than this network takes");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let bytes = vec![0x55; payload * count];
+        socket.set_write_timeout(Some(Stop::CHECK_EVERY))?;
+        let mut packets = Segmented::new(socket, payload);
+        let bytes = vec![0x55; payload * packets.most()];
+        let duration = match self.cable {
+            Some(_) => duration,
+            None => duration.min(LONGEST),
+        };
         let mut pace = self.cable.as_ref().map(Pace::new);
         let begun = Instant::now();
         let mut datagrams = 0;
         while begun.elapsed() < duration && !stop.is_set() {
             if let Some(pace) = &mut pace {
-                pace.wait_for_room(datagrams, count as u64);
+                pace.wait_for_room(datagrams, packets.most() as u64);
             }
-            // ICMP from before, or no room in the kernel: the next may go.
-            if send(socket.as_raw_fd(), &bytes, CONFIRM).is_ok() {
-                datagrams += count as u64;
+            match packets.send(&bytes) {
+                Ok(sent) => datagrams += sent,
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
             }
+        }
+        if datagrams == 0 {
+            return Err(io::Error::other("nothing leaves by this interface"));
         }
         Ok(Sent {
             datagrams,
@@ -231,35 +268,52 @@ impl Sent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Console;
     use std::collections::HashSet;
+    use std::fs::File;
     use wireboot_wire::ladder::MAX_MICROS;
 
     /// Longer than anything takes here.
     const PATIENCE: Duration = Duration::from_secs(60);
     /// As long as nothing is waited for.
     const SILENCE: Duration = Duration::from_millis(300);
+    /// After which a machine asks again.
+    const AGAIN: Duration = Duration::from_millis(100);
 
     /// A server, and machines of its network: this host's other addresses.
     struct Scene {
         at: SocketAddr,
+        log: tempfile::NamedTempFile,
         stop: Stop,
         thread: Option<std::thread::JoinHandle<()>>,
     }
 
     impl Scene {
-        fn new(address: IpAddr, network: (IpAddr, u8)) -> Self {
+        fn new(address: IpAddr, network: (IpAddr, u8), machine: &Machine) -> Self {
+            Self::with(address, network, machine, Turns::default())
+        }
+
+        fn with(address: IpAddr, network: (IpAddr, u8), machine: &Machine, turns: Turns) -> Self {
             let listen = Listen::from(SocketAddr::new(address, 0));
             let networks = Networks::from(vec![network]);
-            let server = LadderServer::bind(listen, networks, Events::default()).unwrap();
+            let log = tempfile::NamedTempFile::new().unwrap();
+            let events = Events::new(Console::Silent, Some(File::create(log.path()).unwrap()));
+            let mut server = LadderServer::bind(listen, networks, turns, events).unwrap();
+            server.data_port = machine.data_port();
             let at = server.socket.local_addr().unwrap();
             let stop = Stop::default();
             let stopped = stop.clone();
             let thread = std::thread::spawn(move || server.run(&stopped).unwrap());
             Self {
                 at,
+                log,
                 stop,
                 thread: Some(thread),
             }
+        }
+
+        fn log(&self) -> String {
+            std::fs::read_to_string(self.log.path()).unwrap()
         }
     }
 
@@ -273,34 +327,51 @@ mod tests {
     struct Machine {
         control: UdpSocket,
         data: UdpSocket,
-        server: SocketAddr,
     }
 
     impl Machine {
-        fn new(address: IpAddr, scene: &Scene) -> Self {
+        /// One that takes data at a port that is free.
+        fn new(address: IpAddr) -> Self {
+            Self::at(address, 0)
+        }
+
+        fn at(address: IpAddr, data_port: u16) -> Self {
             let bind = |port| UdpSocket::bind((address, port)).unwrap();
-            let (control, data) = (bind(0), bind(DATA_PORT));
-            control.set_read_timeout(Some(PATIENCE)).unwrap();
+            let (control, data) = (bind(0), bind(data_port));
             data.set_read_timeout(Some(SILENCE)).unwrap();
-            Self {
-                control,
-                data,
-                server: scene.at,
+            Self { control, data }
+        }
+
+        fn data_port(&self) -> u16 {
+            self.data.local_addr().unwrap().port()
+        }
+
+        /// Asks until there is an answer.
+        fn ask(&self, scene: &Scene, request: Request) -> Answer {
+            let begun = Instant::now();
+            self.control.set_read_timeout(Some(AGAIN)).unwrap();
+            while begun.elapsed() < PATIENCE {
+                self.say(scene, request);
+                let mut answer = [0; 128];
+                while let Ok((len, from)) = self.control.recv_from(&mut answer) {
+                    assert_eq!(from, scene.at);
+                    let answer = Answer::parse(&answer[..len]).unwrap();
+                    if answer.number() == number(request) {
+                        return answer;
+                    }
+                }
             }
+            panic!("no answer to {request:?}");
         }
 
-        fn ask(&self, request: Request) -> Answer {
+        fn say(&self, scene: &Scene, request: Request) {
             let text = request.emit();
-            self.control.send_to(text.as_bytes(), self.server).unwrap();
-            let mut answer = [0; 128];
-            let (len, from) = self.control.recv_from(&mut answer).unwrap();
-            assert_eq!(from, self.server);
-            Answer::parse(&answer[..len]).unwrap()
+            self.control.send_to(text.as_bytes(), scene.at).unwrap();
         }
 
-        fn token(&self) -> u64 {
-            match self.ask(Request::Hello { number: 7 }) {
-                Answer::Welcome { number: 7, token } => token,
+        fn token(&self, scene: &Scene) -> u64 {
+            match self.ask(scene, Request::Hello { number: 7 }) {
+                Answer::Welcome { token, .. } => token,
                 other => panic!("{other:?}"),
             }
         }
@@ -316,22 +387,28 @@ mod tests {
             (lengths, count)
         }
 
-        fn gets_nothing(&self, request: Request) {
-            let text = request.emit();
-            self.control.send_to(text.as_bytes(), self.server).unwrap();
-            assert_eq!(self.lengths().1, 0, "{text}");
-            self.control.set_read_timeout(Some(SILENCE)).unwrap();
-            assert!(self.control.recv(&mut [0; 8]).is_err(), "{text}");
-            self.control.set_read_timeout(Some(PATIENCE)).unwrap();
+        fn gets_nothing(&self, scene: &Scene, request: Request) {
+            self.say(scene, request);
+            assert_eq!(self.lengths().1, 0, "{request:?}");
+            self.control.set_nonblocking(true).unwrap();
+            assert!(self.control.recv(&mut [0; 8]).is_err(), "{request:?}");
+            self.control.set_nonblocking(false).unwrap();
         }
     }
 
-    fn request(number: u32, token: u64, payload: u16) -> Request {
+    fn number(request: Request) -> u32 {
+        let (Request::Hello { number }
+        | Request::Send { number, .. }
+        | Request::Count { number, .. }) = request;
+        number
+    }
+
+    fn send(number: u32, token: u64, payload: u16, micros: u32) -> Request {
         Request::Send {
             number,
             token,
             payload,
-            micros: 2000,
+            micros,
         }
     }
 
@@ -343,69 +420,88 @@ mod tests {
     fn who_brings_his_token_gets_datagrams() {
         let v6 = IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]);
         for (server, machine) in [(v4(1), v4(2)), (v6, v6)] {
-            let scene = Scene::new(server, (server, 24));
-            let machine = Machine::new(machine, &scene);
-            let token = machine.token();
+            let machine = Machine::new(machine);
+            let scene = Scene::new(server, (server, 24), &machine);
+            let token = machine.token(&scene);
             for payload in [1452, 18] {
-                let wanted = request(payload.into(), token, payload);
-                let answer = machine.ask(wanted);
+                let wanted = send(payload.into(), token, payload, 2000);
+                let answer = machine.ask(&scene, wanted);
                 let Answer::Sent {
-                    number,
-                    datagrams,
-                    micros,
-                    ..
+                    datagrams, micros, ..
                 } = answer
                 else {
                     panic!("{answer:?}");
                 };
-                assert_eq!(number, u32::from(payload));
-                assert!(datagrams > 0 && (2000..=MAX_MICROS.into()).contains(&micros));
+                assert!(datagrams > 0 && micros >= 2000);
                 // Its socket may not hold all.
                 let (lengths, count) = machine.lengths();
                 assert_eq!(lengths, HashSet::from([payload.into()]));
                 assert!((1..=datagrams).contains(&count));
                 // The answer was lost: it is said again, and nothing more sent.
-                assert_eq!(machine.ask(wanted), answer);
+                assert_eq!(machine.ask(&scene, wanted), answer);
                 assert_eq!(machine.lengths().1, 0);
+                let bytes = datagrams * u64::from(payload);
+                assert!(scene.log().contains(&format!("\"bytes\":{bytes}")));
             }
         }
     }
 
     #[test]
     fn nobody_else_gets_any() {
-        let scene = Scene::new(v4(11), (v4(11), 28));
-        let machine = Machine::new(v4(12), &scene);
-        let token = machine.token();
-        machine.gets_nothing(request(1, token ^ 1, 18));
+        let machine = Machine::new(v4(12));
+        let port = machine.data_port();
+        let scene = Scene::new(v4(11), (v4(11), 28), &machine);
+        let token = machine.token(&scene);
+        machine.gets_nothing(&scene, send(1, token ^ 1, 18, 2000));
         // It counts no frames: others' come by that interface, too.
-        machine.gets_nothing(Request::Count { number: 2, token });
-        let other = Machine::new(v4(13), &scene);
-        other.gets_nothing(request(3, token, 18));
-        let stranger = Machine::new(v4(16), &scene);
-        stranger.gets_nothing(Request::Hello { number: 4 });
-        assert!(matches!(
-            machine.ask(request(5, token, 18)),
-            Answer::Sent { number: 5, .. }
-        ));
+        machine.gets_nothing(&scene, Request::Count { number: 2, token });
+        let other = Machine::at(v4(13), port);
+        other.gets_nothing(&scene, send(3, token, 18, 2000));
+        let stranger = Machine::at(v4(16), port);
+        stranger.gets_nothing(&scene, Request::Hello { number: 4 });
+        assert_eq!(scene.log(), "");
+        machine.ask(&scene, send(5, token, 18, 2000));
     }
 
     #[test]
-    fn it_ends_while_it_sends() {
-        let scene = Scene::new(v4(21), (v4(21), 24));
-        let machine = Machine::new(v4(22), &scene);
+    fn one_machine_has_them_at_a_time_and_the_network_rests() {
+        let turns = Turns::default();
+        let machine = Machine::new(v4(32));
+        let other = Machine::at(v4(33), machine.data_port());
+        let scenes =
+            [31, 34].map(|last| Scene::with(v4(last), (v4(last), 24), &machine, turns.clone()));
+        let tokens = [machine.token(&scenes[0]), other.token(&scenes[1])];
         let begun = Instant::now();
-        let wanted = Request::Send {
-            number: 1,
-            token: machine.token(),
-            payload: 18,
-            micros: MAX_MICROS,
-        };
-        let text = wanted.emit();
-        machine.control.send_to(text.as_bytes(), scene.at).unwrap();
+        // Longer than a network has to bear it.
+        machine.say(&scenes[0], send(1, tokens[0], 18, MAX_MICROS));
         machine.data.set_read_timeout(Some(PATIENCE)).unwrap();
         machine.data.recv(&mut [0; 64]).unwrap();
-        let asked = begun.elapsed();
-        drop(scene);
-        assert!(begun.elapsed() - asked < Duration::from_micros(MAX_MICROS.into()) / 2);
+        let answer = other.ask(&scenes[1], send(2, tokens[1], 18, 1000));
+        assert!(matches!(answer, Answer::Sent { number: 2, .. }));
+        assert!(begun.elapsed() >= LONGEST * 2, "{:?}", begun.elapsed());
+        // What was asked for in vain meanwhile is not served.
+        assert_eq!(scenes[1].log().lines().count(), 1);
+        let answer = machine.ask(&scenes[0], send(1, tokens[0], 18, MAX_MICROS));
+        let Answer::Sent { micros, .. } = answer else {
+            panic!("{answer:?}");
+        };
+        assert!(micros < MAX_MICROS.into());
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_not_tried_for_long() {
+        // Nobody may send to everybody.
+        let everybody = Path {
+            client: SocketAddr::from(([255; 4], 9)),
+            local: SocketAddr::new(v4(41), 0),
+        };
+        let listen = Listen::from(SocketAddr::new(v4(41), 0));
+        let networks = Networks::from(vec![(v4(41), 0)]);
+        let server = LadderServer::bind(listen, networks, Turns::default(), Events::default());
+        let begun = Instant::now();
+        let server = server.unwrap();
+        let sent = server.send(everybody, 18, PATIENCE, &Stop::default());
+        assert!(sent.is_err() && begun.elapsed() < PATIENCE);
+        assert!(server.tell(v4(42), sent, 18).is_none());
     }
 }

@@ -1,11 +1,12 @@
-//! Who asks in a stranger's name never hears the stranger's token, so that nothing is sent to who has not asked.
+//! A token is a number that belongs to an address. It is sent there, so who asks in a stranger's name never hears it, and nothing is sent to
+//! who has not asked.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long a token is given out. It is good for as long again.
-const AGE: Duration = Duration::from_secs(600);
+/// How long an address has one token. It is good for as long again, and no longer: the address may be another machine's then.
+const PERIOD: Duration = Duration::from_secs(15);
 
 /// Makes them and knows them again, without keeping any.
 #[derive(Debug)]
@@ -23,26 +24,27 @@ impl Tokens {
         }
     }
 
-    /// An address's.
+    /// The token that an address has now.
     pub(super) fn of(&self, address: IpAddr, now: Instant) -> u64 {
-        self.of_age(address, self.age(now))
+        self.in_period(address, self.period(now))
     }
 
-    /// Whether it is that address's.
+    /// Whether the address has it now, or had it before that.
     pub(super) fn is_of(&self, token: u64, address: IpAddr, now: Instant) -> bool {
-        let age = self.age(now);
-        let ages = [Some(age), age.checked_sub(1)];
-        ages.into_iter()
+        let period = self.period(now);
+        let periods = [Some(period), period.checked_sub(1)];
+        periods
+            .into_iter()
             .flatten()
-            .any(|age| self.of_age(address, age) == token)
+            .any(|period| self.in_period(address, period) == token)
     }
 
-    fn age(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.begun).as_secs() / AGE.as_secs()
+    fn period(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.begun).as_secs() / PERIOD.as_secs()
     }
 
-    fn of_age(&self, address: IpAddr, age: u64) -> u64 {
-        self.keys.hash_one((address, age))
+    fn in_period(&self, address: IpAddr, period: u64) -> u64 {
+        self.keys.hash_one((address, period))
     }
 }
 
@@ -63,7 +65,7 @@ mod tests {
             !Tokens::new(begun).is_of(token, one, begun),
             "another server's"
         );
-        let after = |ages: u32| begun + AGE * ages;
+        let after = |periods: u32| begun + PERIOD * periods;
         assert!(tokens.is_of(token, one, after(2) - Duration::from_secs(1)));
         assert!(!tokens.is_of(token, one, after(2)));
         let next = tokens.of(one, after(1));
