@@ -290,6 +290,10 @@ pub(crate) fn examine(
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<String> {
     let disk = lab.scratch().join("ladder-disk");
+    // An examination before may have left the name of its last check, which doctor.efi would leave out.
+    if disk.exists() {
+        fs::remove_dir_all(&disk).context("removing the disk of the examination before")?;
+    }
     // Not by a script of the shell: the newest OVMF has none.
     let boot = disk.join("EFI/BOOT");
     fs::create_dir_all(&boot).context("making a directory")?;

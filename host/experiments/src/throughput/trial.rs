@@ -206,7 +206,7 @@ impl Stage<'_> {
         let ram_disk = self.lab.scratch().join("throughput-initramfs");
         let (server, seconds) = (network::server(self.ip), self.seconds);
         let script = format!(
-            "/bin/busybox ip link set lo up\n/bin/iperf3 -c {server} -R -t {seconds} -f k\necho tested"
+            "/bin/busybox mkdir -p /tmp\n/bin/iperf3 -c {server} -R -t {seconds} -f k\necho tested"
         );
         linux::write_ram_disk(
             &ram_disk,
