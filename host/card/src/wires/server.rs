@@ -163,7 +163,8 @@ impl ServerWire {
             };
             match put {
                 Ok(len) => {
-                    let header = header(partial, &frame);
+                    // What was put aside on its way is complete.
+                    let header = header(partial.filter(|_| whole), &frame);
                     return Received::Unit { header, len };
                 }
                 Err(NotPut::TooLong) => return Received::TooLong,

@@ -85,7 +85,7 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
         kernel: Kernel::cached()?,
         seconds: arguments.seconds,
     };
-    let _servers = stage.serve()?;
+    let _counterpart = stage.serve()?;
     let mut figures = Figures::default();
     let bar = progress::bar(u64::from(arguments.rounds) * TRIALS.len() as u64);
     for round in 1..=arguments.rounds {

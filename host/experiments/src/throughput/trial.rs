@@ -101,40 +101,36 @@ pub(super) struct Stage<'a> {
     pub seconds: u32,
 }
 
-/// What machines speak with. They end with this value.
-pub(super) struct Servers {
-    _counterpart: Counterpart,
-    iperf3: Child,
+/// Debian's iperf3, which serves one client. It ends with this value.
+struct Iperf3(Child);
+
+impl Iperf3 {
+    fn start(lab: &Lab) -> Result<Self> {
+        let mut command = lab.command("iperf3");
+        command.arg("--server");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let started = command.spawn();
+        Ok(Self(started.context("starting iperf3: is it installed?")?))
+    }
 }
 
-impl Drop for Servers {
+impl Drop for Iperf3 {
     fn drop(&mut self) {
-        let _ = self.iperf3.kill();
-        let _ = self.iperf3.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
 type Found = Vec<(&'static str, f64)>;
 
 impl Stage<'_> {
-    /// Starts them.
+    /// Starts what boots machines, and sends frames to them.
     ///
     /// # Errors
-    /// When one does not start.
-    pub(super) fn serve(&self) -> Result<Servers> {
+    /// When it does not start.
+    pub(super) fn serve(&self) -> Result<Counterpart> {
         let network = (self.network, self.ip);
-        let counterpart = ladder::counterpart(self.lab, network, (&self.command, &self.doctor))?;
-        let mut iperf3 = self.lab.command("iperf3");
-        iperf3
-            .arg("--server")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(Servers {
-            _counterpart: counterpart,
-            iperf3: iperf3
-                .spawn()
-                .context("starting iperf3: is it installed?")?,
-        })
+        ladder::counterpart(self.lab, network, (&self.command, &self.doctor))
     }
 
     /// Boots once.
@@ -142,6 +138,8 @@ impl Stage<'_> {
     /// # Errors
     /// When the machine gives no figure.
     pub(super) fn measure(&self, trial: Trial) -> Result<Found> {
+        // A client that is switched off would keep it busy.
+        let _iperf3 = Iperf3::start(self.lab)?;
         match trial {
             Trial::Ladder => self.ladder(),
             Trial::Doctor { words, rate } => self.doctor(words, rate),

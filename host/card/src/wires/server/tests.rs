@@ -376,10 +376,12 @@ fn a_file_that_has_changed_ends_its_transfer() {
 #[test]
 fn checksums_are_left_to_guests_that_complete_them() {
     let folder = tempfile::tempdir().unwrap();
-    for partial in [false, true] {
+    // Buffers too short for the kernel's calls are filled from the card's own, where all is completed.
+    for (agreed, each) in [(false, 2000), (true, 2000), (true, 12)] {
         let mut wire = wire(folder.path(), b"");
-        wire.agree(if partial { feature::GUEST_CSUM } else { 0 });
-        let (memory, room) = (memory(), room(2000));
+        wire.agree(if agreed { feature::GUEST_CSUM } else { 0 });
+        let partial = agreed && each == 2000;
+        let (memory, room) = (memory(), room(each));
         send_with(&mut wire, &memory, LEFT, &tcp(9, 0, 2, b""));
         let Received::Unit { len, header } = wire.receive(&memory, &room, NOW) else {
             panic!("no SYN-ACK");
