@@ -64,14 +64,14 @@ pub enum Request {
 pub enum Answer {
     /// `welcome NUMBER TOKEN`
     Welcome {
-        /// The request's.
+        /// As the request has it.
         number: u32,
         /// For the requests that follow.
         token: u64,
     },
     /// `sent NUMBER DATAGRAMS DROPPED MICROS WAITED`: all is sent, and this came behind it.
     Sent {
-        /// The request's.
+        /// As the request has it.
         number: u32,
         /// How many datagrams.
         datagrams: u64,
@@ -84,7 +84,7 @@ pub enum Answer {
     },
     /// `counted NUMBER FRAMES`
     Counted {
-        /// The request's.
+        /// As the request has it.
         number: u32,
         /// Frames that came from the machine since the cable was made.
         frames: u64,

@@ -63,8 +63,9 @@ impl Clock {
     }
 
     /// One that goes on its own, as if the counter ticked so often in a second.
-    #[cfg(test)]
-    pub(crate) fn ticking(hertz: u64) -> Self {
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn ticking(hertz: u64) -> Self {
         Self::at(ticks(), hertz)
     }
 

@@ -22,6 +22,21 @@ pub fn range(values: &[f64]) -> Option<(f64, f64)> {
     }))
 }
 
+/// For tables: the median, and the lowest, the highest and their number where there are several; `-` for no values. `digits` writes one.
+pub fn spread(values: &[f64], digits: impl Fn(f64) -> String) -> String {
+    match (median(values), range(values)) {
+        (Some(middle), Some((low, high))) if values.len() > 1 => format!(
+            "{} ({} to {}; {})",
+            digits(middle),
+            digits(low),
+            digits(high),
+            values.len()
+        ),
+        (Some(middle), _) => digits(middle),
+        _ => String::from("-"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +54,14 @@ mod tests {
     fn ranges() {
         assert_eq!(range(&[]), None);
         assert_eq!(range(&[2.0, 9.0, 1.0]), Some((1.0, 9.0)));
+    }
+
+    #[test]
+    fn a_spread_is_of_several() {
+        let digits = |value| format!("{value:.1}");
+        assert_eq!(spread(&[], digits), "-");
+        assert_eq!(spread(&[3.0], digits), "3.0");
+        assert_eq!(spread(&[9.0, 1.0, 2.25], digits), "2.2 (1.0 to 9.0; 3)");
     }
 
     proptest! {

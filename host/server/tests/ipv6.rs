@@ -68,6 +68,8 @@ fn files_come_over_both_versions_and_from_link_local_addresses() {
         "curl -sS --max-time 60 {from_global} -o {output} \"tftp://[fe80::1%25c0]/big\""
     ));
     assert!(fs::read(&out).unwrap() == content);
+    // Who takes no reports sends no frames.
+    UdpSocket::bind("10.9.0.1:7077").unwrap();
     let log = served.log();
     // Blocks fill a packet of 1500 bytes, whose headers are longer over IPv6.
     for line in [
@@ -146,6 +148,8 @@ fn an_answer_comes_from_the_address_that_was_asked() {
             assert!(text.contains("1 passed"), "{text}");
         }
     }
+    // IPv4's port is the server's, too.
+    assert!(UdpSocket::bind("10.9.0.1:7077").is_err());
     assert_eq!(served.end(), Some(0), "{}", served.log());
 }
 

@@ -358,6 +358,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::VecDeque;
 
     /// A datagram to `port`, as the sender's or somebody else's; from port `from`.
     fn datagram(last: u8, from: u16, port: u16, payload: &[u8]) -> Vec<u8> {
@@ -399,6 +400,191 @@ mod tests {
         };
         tally.take((&[&datagram(1, PORT, PORT, answer.emit().as_bytes())], None));
         assert_eq!(tally.answer, Some((answer, [2, 0, 0, 0, 0, 1])));
+    }
+
+    const SENDER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const OURS: [u8; 6] = [2, 0, 0, 0, 0, 9];
+    const TOKEN: u64 = 77;
+    /// Datagrams that a request brings.
+    const SENT: u64 = 10;
+
+    /// How a sender behaves.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Manner {
+        /// Its answer overtakes half of what it sent.
+        Hasty,
+        /// It says hello, and no more.
+        Silent,
+        /// It sends for ever.
+        Endless,
+        /// Nobody is there.
+        Absent,
+    }
+
+    /// A cable with a sender at its other end.
+    struct Cable {
+        manner: Manner,
+        /// Questions that are lost on their way, each of two frames.
+        lost: u32,
+        /// What is on its way to the machine.
+        coming: VecDeque<Vec<u8>>,
+        /// The kinds of the requests that arrived, and to whom they went.
+        heard: Vec<(Request, [u8; 6])>,
+        frames: u64,
+    }
+
+    impl Cable {
+        fn new(manner: Manner, lost: u32) -> Self {
+            Self {
+                manner,
+                lost,
+                coming: VecDeque::new(),
+                heard: Vec::new(),
+                frames: 0,
+            }
+        }
+
+        fn answer(&mut self, request: Request) {
+            let data = datagram(1, DATA_PORT, DATA_PORT, &[0x55; 18]);
+            let mut say = |answer: Answer| {
+                let text = answer.emit();
+                self.coming
+                    .push_back(datagram(1, PORT, PORT, text.as_bytes()));
+            };
+            match (request, self.manner) {
+                (_, Manner::Absent) => {}
+                (Request::Hello { number }, _) => say(Answer::Welcome {
+                    number,
+                    token: TOKEN,
+                }),
+                (_, Manner::Silent | Manner::Endless) => {}
+                (Request::Count { number, .. }, _) => say(Answer::Counted {
+                    number,
+                    frames: self.frames,
+                }),
+                (Request::Send { number, .. }, _) => {
+                    say(Answer::Sent {
+                        number,
+                        datagrams: SENT,
+                        dropped: 0,
+                        micros: 1000,
+                        waited: 7,
+                    });
+                    for n in 0..SENT as usize {
+                        let at = if n < 5 { 0 } else { self.coming.len() };
+                        self.coming.insert(at, data.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    impl Wire for Cable {
+        fn mac(&mut self) -> [u8; 6] {
+            OURS
+        }
+
+        /// One frame at a time.
+        fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
+            let asked = self.heard.iter();
+            let mut asked = asked.filter(|(request, _)| matches!(request, Request::Send { .. }));
+            if self.manner == Manner::Endless && asked.next().is_some() {
+                let data = datagram(1, DATA_PORT, DATA_PORT, &[0x55; 18]);
+                self.coming.push_back(data);
+            }
+            let frame = self.coming.pop_front();
+            if let Some(frame) = &frame {
+                sink((&[frame.as_slice()], None));
+            }
+            Ok(usize::from(frame.is_some()))
+        }
+
+        fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {
+            self.frames += 1;
+            let Some(frame::Datagram { port: PORT, at, .. }) = frame::parse(frame) else {
+                return Ok(true);
+            };
+            if self.lost > 0 {
+                self.lost -= 1;
+                return Ok(true);
+            }
+            let request = Request::parse(&frame[at..]).unwrap();
+            self.heard.push((request, *frame.first_chunk().unwrap()));
+            self.answer(request);
+            Ok(true)
+        }
+
+        fn flush(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn sent(&mut self) -> Result<bool, Error> {
+            Ok(true)
+        }
+    }
+
+    /// A machine whose seconds pass quickly.
+    fn machine() -> Frames {
+        let [local, sender] = [9, 1].map(|last| IpAddr::from([10, 77, 0, last]));
+        Frames::new(Clock::ticking(50_000_000), local, sender, 1000)
+    }
+
+    #[test]
+    fn what_the_answer_overtakes_is_not_lost() {
+        let mut cable = Cable::new(Manner::Hasty, 0);
+        let sample = machine().receive(&mut cable, Size::Small, None).unwrap();
+        assert_eq!((sample.sent, sample.lost, sample.waited), (SENT, 0, 7));
+        // All behind the first, with which the clock begins.
+        assert_eq!(sample.packets, SENT - 1);
+        assert_eq!(sample.bytes, 18 * (SENT - 1));
+    }
+
+    #[test]
+    fn the_token_goes_to_the_sender_alone() {
+        let (mut frames, mut cable) = (machine(), Cable::new(Manner::Hasty, 0));
+        frames.receive(&mut cable, Size::Small, None).unwrap();
+        frames.count(&mut cable).unwrap();
+        let mut numbers = Vec::new();
+        for (request, to) in &cable.heard {
+            let hello = matches!(request, Request::Hello { .. });
+            assert_eq!(*to, if hello { BROADCAST } else { SENDER_MAC });
+            assert_eq!(request.token(), (!hello).then_some(TOKEN));
+            let (Request::Hello { number }
+            | Request::Send { number, .. }
+            | Request::Count { number, .. }) = *request;
+            numbers.push(number);
+        }
+        let first = numbers[0];
+        assert_eq!(numbers, [0, 1, 2, 3].map(|n| first.wrapping_add(n)));
+        // A sender may remember those of a boot before.
+        assert_ne!(first, machine().next_number());
+    }
+
+    #[test]
+    fn what_is_lost_is_asked_again_and_its_frames_are_known() {
+        let mut cable = Cable::new(Manner::Hasty, 2);
+        let (counted, mac, asked) = machine().count(&mut cable).unwrap();
+        // The hello three times, and the request: each behind a question for the sender's Ethernet address.
+        assert_eq!((counted, mac, asked), (8, SENDER_MAC, 8));
+    }
+
+    #[test]
+    fn a_sender_that_goes_on_or_says_nothing_is_left() {
+        let unserved = |manner, receives| {
+            let mut cable = Cable::new(manner, 0);
+            let mut frames = machine();
+            let error = match receives {
+                true => frames.receive(&mut cable, Size::Small, None).unwrap_err(),
+                false => frames.count(&mut cable).unwrap_err(),
+            };
+            assert!(matches!(error, Error::Unserved(_)), "{error}");
+        };
+        unserved(Manner::Endless, true);
+        unserved(Manner::Silent, true);
+        unserved(Manner::Silent, false);
+        let mut absent = Cable::new(Manner::Absent, 0);
+        let error = machine().count(&mut absent).unwrap_err();
+        assert!(matches!(error, Error::NoSender(_)), "{error}");
     }
 
     #[test]

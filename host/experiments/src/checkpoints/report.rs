@@ -7,7 +7,7 @@ use serde::Serialize;
 use wireboot_fpdt::BasicBoot;
 
 use super::testbed::Way;
-use wireboot_lab::statistics::{median, range};
+use wireboot_lab::statistics::spread;
 
 /// All boots of one way, in seconds since reset.
 #[derive(Clone, Debug, Serialize)]
@@ -69,7 +69,7 @@ impl Report {
                 &boots.exit_s,
                 &boots.time2_s,
             ];
-            row.extend(columns.map(|values| shown(values)));
+            row.extend(columns.map(|values| spread(values, |value| format!("{value:.2}"))));
             row
         })
     }
@@ -96,17 +96,6 @@ impl Report {
             let _ = writeln!(text, "| {} |", row.join(" | "));
         }
         text
-    }
-}
-
-/// The median, and the lowest and highest where there are several.
-fn shown(values: &[f64]) -> String {
-    match (median(values), range(values)) {
-        (Some(middle), Some((low, high))) if values.len() > 1 => {
-            format!("{middle:.2} ({low:.2} to {high:.2}; {})", values.len())
-        }
-        (Some(middle), _) => format!("{middle:.2}"),
-        _ => String::from("-"),
     }
 }
 

@@ -12,7 +12,7 @@ use super::trial::{
     UDP_SENDS_SMALL,
 };
 use crate::bench::host::Host;
-use wireboot_lab::statistics::{median, range};
+use wireboot_lab::statistics::{median, spread};
 
 /// What is compared with what, and how many times as much it is to be.
 const RATIOS: [(&str, &str, Option<f64>); 8] = [
@@ -132,7 +132,7 @@ impl<'a> Report<'a> {
         )
     }
 
-    /// For the terminal.
+    /// The host, the table in 80 columns and more, and what failed.
     pub(super) fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
@@ -151,7 +151,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// For documents.
+    /// The table alone, without the host.
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
             "| {} |\n|{}\n",
@@ -165,26 +165,11 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The median, and the lowest and highest where there are several.
 fn shown(values: &[f64]) -> String {
-    let digits = |value: f64| {
-        if value < 10.0 {
-            format!("{value:.2}")
-        } else {
-            format!("{value:.0}")
-        }
-    };
-    match (median(values), range(values)) {
-        (Some(middle), Some((low, high))) if values.len() > 1 => format!(
-            "{} ({} to {}; {})",
-            digits(middle),
-            digits(low),
-            digits(high),
-            values.len()
-        ),
-        (Some(middle), _) => digits(middle),
-        _ => String::from("-"),
-    }
+    spread(values, |value| match value < 10.0 {
+        true => format!("{value:.2}"),
+        false => format!("{value:.0}"),
+    })
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Stage<'_> {
         ladder::counterpart(self.lab, network, (&self.command, &self.doctor))
     }
 
-    /// Boots once.
+    /// Makes one boot of a round, with an iperf3 server of its own.
     ///
     /// # Errors
     /// When the machine gives no figure.

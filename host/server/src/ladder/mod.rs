@@ -56,7 +56,7 @@ pub struct LadderServer {
     /// Where one machine's cable ends. Without, frames of the machine are not counted.
     cable: Option<Cable>,
     events: Events,
-    /// The machines'.
+    /// Where machines take datagrams: [`DATA_PORT`], in tests another.
     data_port: u16,
 }
 

@@ -11,7 +11,7 @@ const PERIOD: Duration = Duration::from_secs(15);
 /// Makes them and knows them again, without keeping any.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    /// Unpredictable.
+    /// Random, of this server's start: nobody makes a token without them.
     keys: RandomState,
     begun: Instant,
 }

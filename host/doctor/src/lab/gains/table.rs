@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use comfy_table::{Table as Lines, presets};
 use serde::Serialize;
 use wireboot_lab::qemu::Accelerator;
-use wireboot_lab::statistics::{median, range};
+use wireboot_lab::statistics::{median, range, spread};
 use wireboot_report::Report;
 
 use super::super::name;
@@ -232,15 +232,8 @@ impl Table {
     }
 }
 
-/// The median, and the lowest and highest where there are several.
 fn shown(seconds: &[f64]) -> String {
-    match (median(seconds), range(seconds)) {
-        (Some(middle), Some((low, high))) if seconds.len() > 1 => {
-            format!("{middle:.1} ({low:.1} to {high:.1}; {})", seconds.len())
-        }
-        (Some(middle), _) => format!("{middle:.1}"),
-        _ => String::from("-"),
-    }
+    spread(seconds, |value| format!("{value:.1}"))
 }
 
 #[cfg(test)]
