@@ -31,6 +31,7 @@ pub mod ladder;
 pub mod memory;
 pub mod network;
 mod profile;
+mod remarks;
 mod surroundings;
 pub mod sweep;
 pub mod throughput;

@@ -152,8 +152,8 @@ fn body(out: &mut String, report: &Report) {
         let _ = writeln!(out, "<p>At {}</p>", escaped(&neighbour.to_string()));
     }
     findings(out, report);
-    for missing in report.checkpoints.iter().flat_map(|points| &points.missing) {
-        let _ = writeln!(out, "<p>Not told: {}</p>", escaped(missing));
+    for remark in report.remarks() {
+        let _ = writeln!(out, "<p>{}</p>", escaped(&remark));
     }
     if !report.timeline.is_empty() {
         out.push_str("<h2>What happened when</h2>\n");

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use wireboot_report::Report;
 
 pub use pcap::examine;
 pub use show::ReportArgs;
@@ -36,7 +37,7 @@ pub use text::shown;
 
 /// Find out where the seconds of a network boot go, and what to change.
 ///
-/// Exits with 0 when nothing was found, with 1 when something was, with 2 when nothing could be measured.
+/// Exits with 0 when nothing was found, with 1 when something was, with 2 when nothing could be measured, or a check brought nothing.
 #[derive(Subcommand)]
 #[allow(
     missing_docs,
@@ -52,7 +53,7 @@ pub enum Doctor {
     Faults(lab::gains::FaultsArgs),
 }
 
-/// Exit status when nothing could be measured.
+/// Exit status when nothing could be measured, or a check brought nothing.
 pub const NOT_MEASURED: u8 = 2;
 
 /// Runs a command of `wireboot doctor`. The status tells whether something was found.
@@ -79,7 +80,13 @@ pub fn report(arguments: &ReportArgs) -> Result<ExitCode> {
     show::run(arguments)
 }
 
-/// 1 when something was found.
-fn status(found: bool) -> ExitCode {
-    ExitCode::from(u8::from(found))
+/// 1 when something was found, [`NOT_MEASURED`] when a check brought nothing.
+fn status<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> ExitCode {
+    if reports.clone().any(|one| !one.findings.is_empty()) {
+        ExitCode::FAILURE
+    } else if reports.clone().any(Report::lacks_a_check) {
+        NOT_MEASURED.into()
+    } else {
+        ExitCode::SUCCESS
+    }
 }

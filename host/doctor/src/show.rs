@@ -72,10 +72,6 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         let every = reports.iter_mut().chain(&mut other);
         every.for_each(|report| *report = anonymous::made(report));
     }
-    let found = reports
-        .iter()
-        .chain(&other)
-        .any(|one| !one.findings.is_empty());
     let page = match (reports.as_slice(), &other, arguments.paths.as_slice()) {
         ([report], Some(other), [file]) => {
             ensure!(
@@ -108,7 +104,7 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     if let Some(file) = &arguments.html {
         output::write(file, &page)?;
     }
-    Ok(status(found))
+    Ok(status(reports.iter().chain(&other)))
 }
 
 fn printed(report: &Report, format: &Format) -> String {
@@ -244,6 +240,9 @@ fn markdown(report: &Report) -> String {
             cell(&finding.advice.join(". "))
         );
     }
+    for remark in report.remarks() {
+        let _ = writeln!(out, "\n{}", cell(&remark));
+    }
     out.push_str("\n| at, s | took, s | what |\n|---|---|---|\n");
     for row in merged(&report.timeline) {
         let (start, seconds) = (row.phase.start_s, row.phase.seconds());
@@ -343,7 +342,7 @@ fn prometheus(reports: &[Report]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wireboot_report::{Finding, Phase};
+    use wireboot_report::{Finding, NotMeasured, Phase};
 
     fn report(what: &str, began_unix_s: f64) -> Report {
         let mut report = Report::new();
@@ -361,6 +360,26 @@ mod tests {
             ..Phase::default()
         });
         report
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said_everywhere_and_is_a_status() {
+        let mut report = Report::new();
+        assert_eq!(status([&report].into_iter()), ExitCode::SUCCESS);
+        report.not_measured.push(NotMeasured {
+            check: "frames".into(),
+            reason: "no sender <b> answers".into(),
+        });
+        let said = "not measured: frames: no sender";
+        crate::testing::assert_terminal_says(&report, &[said]);
+        crate::testing::assert_page_says(&report, &[said, "&lt;b&gt; answers"]);
+        assert!(markdown(&report).contains("not measured: frames: no sender &lt;b> answers"));
+        assert_eq!(
+            status([&report].into_iter()),
+            ExitCode::from(crate::NOT_MEASURED)
+        );
+        report.findings.push(Finding::default());
+        assert_eq!(status([&report].into_iter()), ExitCode::FAILURE);
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub fn shown(report: &Report) -> String {
         out.push('\n');
         self::finding(&mut out, number, finding);
     }
-    for missing in report.checkpoints.iter().flat_map(|points| &points.missing) {
-        let _ = writeln!(out, "\n{}", wrapped(&format!("not told: {missing}")));
+    for remark in report.remarks() {
+        let _ = writeln!(out, "\n{}", wrapped(&remark));
     }
     if !report.timeline.is_empty() {
         out.push('\n');

@@ -22,16 +22,8 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
     if !report.not_measured.is_empty() {
         lines.push(String::new());
     }
-    for missing in &report.not_measured {
-        let text = format!("not measured: {}: {}", missing.check, missing.reason);
-        add(&mut lines, "", &text);
-    }
-    if report.as_found == Some(false) {
-        add(
-            &mut lines,
-            "",
-            "The machine is not as it was found: reset it before it boots.",
-        );
+    for remark in report.remarks() {
+        add(&mut lines, "", &remark);
     }
     lines
 }

@@ -142,14 +142,13 @@ pub(super) fn open(
     if reports.is_some() {
         let turns = Turns::default();
         for listen in ports(ladder::PORT) {
-            let option = without(&listen, "no --reports");
             let networks = interface.networks();
             // Reports are taken without it, too.
             match LadderServer::bind(listen, networks, turns.clone(), events.clone()) {
                 Ok(server) => ladder_servers.push(server),
                 Err(error) => events.say(format!(
-                    "machines cannot measure frames against this server: {:#}",
-                    bind_error(error, "UDP", ladder::PORT, "frames", option)
+                    "reports are taken, but machines that measure their network are sent no frames: UDP port {0} cannot be used ({error}); find who has it with `ss -lunp sport = :{0}`",
+                    ladder::PORT
                 )),
             }
         }

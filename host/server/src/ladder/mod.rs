@@ -12,11 +12,9 @@ mod tokens;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{MsgFlags, recv};
 use wireboot_wire::ladder::{Answer, Request};
 pub use wireboot_wire::ladder::{DATA_PORT, PORT};
 
@@ -32,8 +30,6 @@ use self::tokens::Tokens;
 
 /// The longest that a network has to bear it which others use, too. It rests as long afterwards.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Requests that have waited meanwhile, and whose machines will ask again.
-const WAITING: usize = 1000;
 
 /// Whose turn it is, where several servers send by one interface.
 #[derive(Clone, Debug)]
@@ -164,7 +160,7 @@ impl LadderServer {
         }
     }
 
-    /// Sends, unless others do, or the network is to rest. Those who have asked meanwhile will ask again, if they still want it.
+    /// Sends, unless others do, or the network is to rest. So what has waited meanwhile is not served: who still wants it asks again.
     fn take_turn<T>(&self, now: Instant, send: impl FnOnce() -> T) -> Option<T> {
         let mut rested = self.turns.0.try_lock().ok()?;
         if now < *rested {
@@ -174,12 +170,6 @@ impl LadderServer {
         if self.cable.is_none() {
             let end = Instant::now();
             *rested = end + (end - now);
-        }
-        let mut buffer = [0; 1];
-        for _ in 0..WAITING {
-            if recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT).is_err() {
-                break;
-            }
         }
         Some(sent)
     }
@@ -476,11 +466,14 @@ mod tests {
         machine.say(&scenes[0], send(1, tokens[0], 18, MAX_MICROS));
         machine.data.set_read_timeout(Some(PATIENCE)).unwrap();
         machine.data.recv(&mut [0; 64]).unwrap();
+        // It waits in that server's queue.
+        machine.say(&scenes[0], send(3, tokens[0], 18, 1000));
         let answer = other.ask(&scenes[1], send(2, tokens[1], 18, 1000));
         assert!(matches!(answer, Answer::Sent { number: 2, .. }));
         assert!(begun.elapsed() >= LONGEST * 2, "{:?}", begun.elapsed());
         // What was asked for in vain meanwhile is not served.
         assert_eq!(scenes[1].log().lines().count(), 1);
+        assert_eq!(scenes[0].log().lines().count(), 1);
         let answer = machine.ask(&scenes[0], send(1, tokens[0], 18, MAX_MICROS));
         let Answer::Sent { micros, .. } = answer else {
             panic!("{answer:?}");

@@ -1,0 +1,101 @@
+//! What is to be said of a report beside its findings.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::{NotMeasured, Report};
+
+impl Report {
+    /// What is not known and why, and whether the machine was left as it was found. A sentence each, of a stranger's words.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
+        let untold = self.checkpoints.iter().flat_map(|points| &points.missing);
+        let untold = untold.map(|missing| format!("not told: {missing}"));
+        let unmeasured = self.not_measured.iter();
+        let unmeasured =
+            unmeasured.map(|one| format!("not measured: {}: {}", one.check, one.reason));
+        let changed = (self.as_found == Some(false))
+            .then(|| String::from("The machine is not as it was found: reset it before it boots."));
+        untold.chain(unmeasured).chain(changed)
+    }
+
+    /// Whether a check that was asked for brought nothing at all.
+    #[must_use]
+    pub fn lacks_a_check(&self) -> bool {
+        let brought = |one: &NotMeasured| match one.check.as_str() {
+            "net" => self.surroundings.is_some(),
+            "boot" => !self.dry_boots.is_empty(),
+            "cost" => !self.costs.is_empty(),
+            "dma" => self.memory.is_some(),
+            "frames" => self.ladder.is_some(),
+            "trace" => self.trace.is_some(),
+            "profile" => self.profile.is_some(),
+            "sweep" => !self.sweep.is_empty(),
+            check => self.throughput.iter().any(|one| one.check == check),
+        };
+        !self.not_measured.iter().all(brought)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::Ladder;
+    use crate::words::CHECKS;
+    use crate::{Checkpoints, Throughput};
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    fn without(check: &str) -> Report {
+        let mut report = Report::new();
+        report.not_measured.push(NotMeasured {
+            check: check.into(),
+            reason: "no card".into(),
+        });
+        report
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let mut report = without("frames");
+        report.checkpoints = Some(Checkpoints {
+            missing: vec!["no FPDT".into()],
+            ..Checkpoints::default()
+        });
+        report.as_found = Some(false);
+        let said: Vec<_> = report.remarks().collect();
+        let changed = "The machine is not as it was found: reset it before it boots.";
+        assert_eq!(
+            said,
+            [
+                "not told: no FPDT",
+                "not measured: frames: no card",
+                changed
+            ]
+        );
+        for found in [None, Some(true)] {
+            let mut report = Report::new();
+            report.as_found = found;
+            assert_eq!(report.remarks().count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_check_that_brought_a_part_is_not_lacking() {
+        assert!(!Report::new().lacks_a_check());
+        for check in CHECKS {
+            assert!(without(check).lacks_a_check(), "{check}");
+        }
+        let mut report = without("frames");
+        report.ladder = Some(Ladder::default());
+        assert!(!report.lacks_a_check());
+        let mut report = without("ttcp");
+        let test = |check: &str| Throughput {
+            check: check.into(),
+            ..Throughput::default()
+        };
+        report.throughput = vec![test("iperf3")];
+        assert!(report.lacks_a_check());
+        report.throughput.push(test("ttcp"));
+        assert!(!report.lacks_a_check());
+    }
+}
