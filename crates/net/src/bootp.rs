@@ -1,7 +1,6 @@
 //! UDP port 68 before there is an address: what DHCP (RFC 2131) needs and other sockets cannot do.
 
 use crate::datagrams::Queue;
-use crate::output::Packet;
 use crate::stack::{Stack, until};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -31,9 +30,9 @@ impl Bootp {
     pub fn broadcast(&self, payload: &[u8]) {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, CLIENT_PORT));
         let remote = SocketAddr::from((Ipv4Addr::BROADCAST, SERVER_PORT));
-        let packet = Packet::udp(local, remote, payload);
         let now = self.stack.now();
-        self.stack.state().interface.broadcast(&packet, now);
+        let mut state = self.stack.state();
+        state.interface.broadcast(local, remote, payload, now);
     }
 
     /// The next datagram that came to port 68, whatever address it was sent to: the sender's address and the

@@ -13,21 +13,23 @@ use crate::fragments::Fragments;
 use crate::ipv6::cache::{Cache, Due, Heard};
 use crate::ipv6::multicast_mac;
 use crate::ipv6::source::{Candidate, order};
-use crate::output::{Packet, Path, headers_len};
-use crate::packet::{BROADCAST, PROTOCOL_UDP, Version, put};
+use crate::output::Path;
+use crate::packet::{BROADCAST, Version, put};
 use crate::path_mtu::{self, PathMtus, TooBig};
 use crate::quote::{Quoted, port_unreachable};
 use crate::random::Random;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use leader_routes::LeaderRoutes;
 use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
-/// Packets that wait for their next hop or for the transmit ring; more are refused.
+/// Datagrams that wait for their next hop or for the transmit ring; more are refused.
 const WAITING: usize = 64;
+/// What the station itself has to say may wait besides: among it are the questions for those next hops.
+const OWN: usize = 32;
 /// How long a packet waits for its next hop.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Answers to strangers wait only while so few packets do.
@@ -217,30 +219,44 @@ impl Interface {
     ///
     /// # Errors
     /// [`NetError::Unreachable`] without a route, [`NetError::Full`].
-    pub(crate) fn send(&mut self, packet: &Packet, now: Instant) -> Result<(), NetError> {
-        let hop = self.next_hop(packet.remote, now);
+    pub(crate) fn send(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(), NetError> {
+        let hop = self.next_hop(remote.ip(), now);
         let hop = hop.ok_or(NetError::Unreachable)?;
         if self.outbox.len() >= WAITING {
             return Err(NetError::Full);
         }
         let to = self.toward(hop, now);
-        let (frame, offload) = self.frame(packet);
+        let (frame, offload) = self.datagram(local, remote, payload);
         self.push(frame, offload, to, now);
         Ok(())
     }
 
     /// Sends a UDP datagram to all on the link, with or without an address of ours.
-    pub(crate) fn broadcast(&mut self, packet: &Packet, now: Instant) {
-        let (frame, offload) = self.frame(packet);
+    pub(crate) fn broadcast(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        payload: &[u8],
+        now: Instant,
+    ) {
+        let (frame, offload) = self.datagram(local, remote, payload);
         self.push(frame, offload, NextHop::Known(BROADCAST), now);
     }
 
-    fn frame(&self, packet: &Packet) -> (Vec<u8>, Offload) {
-        let path = self.over([0; 6], (packet.local, packet.remote));
-        let mut frame = path.frame(PROTOCOL_UDP, &packet.segment);
-        let start = headers_len(&packet.remote);
-        let offload = path.seal(&mut frame, PROTOCOL_UDP, start, 6, self.device);
-        (frame, offload)
+    fn datagram(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        payload: &[u8],
+    ) -> (Vec<u8>, Offload) {
+        let path = self.over([0; 6], (local.ip(), remote.ip()));
+        path.datagram([local.port(), remote.port()], payload, self.device)
     }
 
     /// A path over the next hop with this Ethernet address: 0 where it is still to be found.
@@ -254,7 +270,7 @@ impl Interface {
     }
 
     fn push(&mut self, frame: Vec<u8>, offload: Offload, to: NextHop, now: Instant) {
-        if self.outbox.len() < WAITING {
+        if self.outbox.len() < WAITING + OWN {
             self.outbox.push_back(Outgoing {
                 frame,
                 offload,
@@ -369,7 +385,6 @@ fn error_delivery(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> O
 mod tests {
     use super::*;
     use alloc::vec;
-    use core::net::SocketAddr;
     use smoltcp::wire::Ipv4Cidr;
 
     fn interface() -> Interface {
@@ -396,15 +411,19 @@ mod tests {
             routes: vec![],
             mtu: None,
         });
-        let ends: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
-        let packet = Packet::udp(ends[0], ends[1], b"hello");
+        let [us, host]: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
         for count in 1..=WAITING {
-            assert_eq!(interface.send(&packet, Instant::ZERO), Ok(()));
+            assert_eq!(interface.send(us, host, b"hello", Instant::ZERO), Ok(()));
             assert_eq!(interface.outbox.len(), count);
         }
-        assert_eq!(interface.send(&packet, Instant::ZERO), Err(NetError::Full));
-        interface.broadcast(&packet, Instant::ZERO);
-        assert_eq!(interface.outbox.len(), WAITING);
+        assert_eq!(
+            interface.send(us, host, b"hello", Instant::ZERO),
+            Err(NetError::Full)
+        );
+        for count in 1..=OWN + 1 {
+            interface.broadcast(us, host, b"hello", Instant::ZERO);
+            assert_eq!(interface.outbox.len(), WAITING + count.min(OWN));
+        }
     }
 
     /// RFC 4861, section 6.3.7: three solicitations of routers, four seconds apart, besides other things.

@@ -7,11 +7,13 @@ use crate::packet::{
 };
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use wireboot_nic::{MacAddress, Offload};
 
 /// Hop limit of what we send (RFC 1700's default TTL).
 const HOP_LIMIT: u8 = 64;
+/// Where the checksum is in a UDP header.
+const UDP_CHECKSUM: usize = 6;
 
 /// Where a packet goes, and as whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,26 @@ impl Path {
         frame
     }
 
+    /// A UDP datagram between two ports as a frame, its checksum set or left to the device.
+    pub(crate) fn datagram(
+        &self,
+        [from, to]: [u16; 2],
+        payload: &[u8],
+        device: bool,
+    ) -> (Vec<u8>, Offload) {
+        let start = headers_len(&self.remote);
+        let len = UDP_HEADER + payload.len();
+        let mut frame = Vec::with_capacity(start + len);
+        frame.resize(start + UDP_HEADER, 0);
+        self.write(&mut frame, PROTOCOL_UDP, len);
+        put(&mut frame, start, from.to_be_bytes());
+        put(&mut frame, start + 2, to.to_be_bytes());
+        put(&mut frame, start + 4, (len as u16).to_be_bytes());
+        frame.extend_from_slice(payload);
+        let offload = self.seal(&mut frame, PROTOCOL_UDP, start, UDP_CHECKSUM, device);
+        (frame, offload)
+    }
+
     /// Sets the transport checksum at `offset` of the segment that begins at `start`, or leaves it to the device.
     pub(crate) fn seal(
         &self,
@@ -100,33 +122,6 @@ impl Path {
         }
         put(frame, start + offset, sum.to_be_bytes());
         Offload::None
-    }
-}
-
-/// A UDP datagram before the next hop is known.
-pub(crate) struct Packet {
-    pub local: IpAddr,
-    pub remote: IpAddr,
-    /// The datagram, its checksum 0.
-    pub segment: Vec<u8>,
-}
-
-impl Packet {
-    /// A UDP datagram.
-    pub(crate) fn udp(local: SocketAddr, remote: SocketAddr, payload: &[u8]) -> Self {
-        let mut segment = vec![0; UDP_HEADER + payload.len()];
-        put(&mut segment, 0, local.port().to_be_bytes());
-        put(&mut segment, 2, remote.port().to_be_bytes());
-        let len = segment.len() as u16;
-        put(&mut segment, 4, len.to_be_bytes());
-        if let Some(room) = segment.get_mut(UDP_HEADER..) {
-            room.copy_from_slice(payload);
-        }
-        Self {
-            local: local.ip(),
-            remote: remote.ip(),
-            segment,
-        }
     }
 }
 
@@ -179,37 +174,33 @@ mod tests {
 
     #[test]
     fn a_datagram_and_its_checksum() {
-        // RFC 768: ports, length, checksum 0 until it is sealed.
-        let of = |payload: &[u8]| {
-            let ends = ((US4, 0xc000).into(), (HOST4, 69).into());
-            Packet::udp(ends.0, ends.1, payload).segment
-        };
-        let head = [0xc0, 0, 0, 69, 0, 12, 0, 0];
-        assert_eq!(of(b"abcd"), [&head[..], b"abcd"].concat());
-        let sealed = |path: Path, protocol, payload: &[u8], device| {
-            let mut frame = [&[0xaa; 3][..], &of(payload)].concat();
-            // What was there before does not count.
-            frame[9..11].fill(0x55);
-            let offload = path.seal(&mut frame, protocol, 3, 6, device);
-            assert_eq!(frame[..9], [&[0xaa; 3][..], &head[..6]].concat());
-            assert_eq!(frame[11..], *payload);
-            (offload, [frame[9], frame[10]])
+        let sealed = |path: Path, payload: &[u8], device| {
+            let (frame, offload) = path.datagram([0xc000, 69], payload, device);
+            let start = headers_len(&path.remote);
+            let mut headers = vec![0; start];
+            path.write(&mut headers, 17, 8 + payload.len());
+            assert_eq!(frame[..start], headers);
+            // RFC 768: ports, length, checksum.
+            let segment = &frame[start..];
+            assert_eq!(segment[..6], [0xc0, 0, 0, 69, 0, 8 + payload.len() as u8]);
+            assert_eq!(segment[8..], *payload);
+            (offload, [segment[6], segment[7]])
         };
         let (v4, v6) = (path(US4, HOST4), path(US6, HOST6));
         let none = Offload::None;
-        assert_eq!(sealed(v4, 17, b"abcd", false), (none, [0x66, 0xc7]));
-        assert_eq!(sealed(v6, 17, b"abcd", false), (none, [0x4e, 0x8d]));
+        assert_eq!(sealed(v4, b"abcd", false), (none, [0x66, 0xc7]));
+        assert_eq!(sealed(v6, b"abcd", false), (none, [0x4e, 0x8d]));
+        // A device that completes it finds the sum of the pseudo header there.
+        let device = |start| Offload::L4Checksum { start, offset: 6 };
+        assert_eq!(sealed(v4, b"abcd", true), (device(34), [0x14, 0x20]));
+        assert_eq!(sealed(v6, b"abcd", true), (device(54), [0x2c, 0x5a]));
         // A sum of zero is sent as all ones by UDP alone.
         let zero = [b'a', b'b', 0xca, 0x2b];
-        assert_eq!(sealed(v4, 17, &zero, false), (none, [0xff, 0xff]));
-        let zero = [b'a', b'b', 0xca, 0x2b + (17 - PROTOCOL_TCP)];
-        assert_eq!(sealed(v4, PROTOCOL_TCP, &zero, false), (none, [0, 0]));
-        // A device that completes it finds the sum of the pseudo header there.
-        let device = Offload::L4Checksum {
-            start: 3,
-            offset: 6,
-        };
-        assert_eq!(sealed(v4, 17, b"abcd", true), (device, [0x14, 0x20]));
-        assert_eq!(sealed(v6, 17, b"abcd", true), (device, [0x2c, 0x5a]));
+        assert_eq!(sealed(v4, &zero, false), (none, [0xff, 0xff]));
+        // What was there before does not count.
+        let head = [0xc0, 0, 0, 69, 0, 12, 0x55, 0x55];
+        let mut segment = [&head[..], b"ab", &[0xca, 0x2b + (17 - PROTOCOL_TCP)]].concat();
+        assert_eq!(v4.seal(&mut segment, PROTOCOL_TCP, 0, 6, false), none);
+        assert_eq!(segment[6..8], [0, 0]);
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::datagrams::{Binding, DatagramSink, Queue};
 use crate::error::NetError;
-use crate::output::Packet;
 use crate::stack::{Stack, until};
 use crate::state::NetState;
 use alloc::rc::Rc;
@@ -27,7 +26,13 @@ impl Stack {
     /// A UDP socket on a random port whose datagrams go to `sink` while they are on loan.
     #[must_use]
     pub fn udp_with_sink(&self, sink: Rc<RefCell<dyn DatagramSink>>) -> UdpSocket {
-        UdpSocket::bind(self, self.free_port(free), sink, None)
+        self.udp_on_with_sink(self.free_port(free), sink)
+    }
+
+    /// The same on the port `port`, which nothing else has.
+    #[must_use]
+    pub fn udp_on_with_sink(&self, port: u16, sink: Rc<RefCell<dyn DatagramSink>>) -> UdpSocket {
+        UdpSocket::bind(self, port, sink, None)
     }
 }
 
@@ -69,9 +74,10 @@ impl UdpSocket {
             .stack
             .source(remote.ip())
             .ok_or(NetError::Unreachable)?;
-        let packet = Packet::udp(SocketAddr::new(local, self.port), remote, payload);
+        let local = SocketAddr::new(local, self.port);
         let now = self.stack.now();
-        self.stack.state().interface.send(&packet, now)
+        let mut state = self.stack.state();
+        state.interface.send(local, remote, payload, now)
     }
 
     /// Whether a host has said, since this was last asked, that nobody listens at `remote` (ICMP port unreachable, RFC 792, RFC 4443). A

@@ -19,6 +19,7 @@ mod phases;
 pub(crate) mod sender;
 mod stretch;
 mod table;
+mod udp;
 mod upload;
 pub(crate) mod wire;
 mod work;
@@ -34,6 +35,7 @@ use frames::{Frames, Size};
 use options::Options;
 use phases::{Phases, Record};
 use table::{Kind, Ladder};
+use udp::Udp;
 use wire::{Driver, Managed, Wire};
 use wireboot_boot::card::{self, AnyNic, Card, FirmwareNic};
 use wireboot_boot::driver::Driver as NicDriver;
@@ -228,7 +230,8 @@ impl<'o> Bench<'o> {
         self.wait_for_link(&mut driver)?;
         self.wire("driver", &mut driver);
         self.copied("driver, copied", &mut driver);
-        let mut nic = self.uploads(AnyNic::Native(driver.0));
+        let nic = self.datagrams("wireboot UDP", AnyNic::Native(driver.0));
+        let mut nic = self.uploads(nic);
         for (scheme, name) in [
             ("tftp", "wireboot TFTP, one processor"),
             ("http", "wireboot HTTP, one processor"),
@@ -277,6 +280,16 @@ impl<'o> Bench<'o> {
         self.ladder
             .add(Kind::Receive, name, self.with_work_share(result));
         Ok(nic)
+    }
+
+    /// UDP by our stack on the BSP.
+    fn datagrams(&mut self, name: &'static str, nic: AnyNic) -> AnyNic {
+        if !self.options.wants(name) {
+            return nic;
+        }
+        let mut udp = Udp::open(nic, &self.leases, self.server, self.clock);
+        self.wire(name, &mut udp);
+        udp.into_nic()
     }
 
     /// TCP that sends, from the BSP: in frames that we make, and in units that the card cuts where it does.

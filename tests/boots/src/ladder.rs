@@ -75,6 +75,7 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
             &[
                 "driver",
                 "driver, copied",
+                "wireboot UDP",
                 "wireboot TFTP, one processor",
                 "wireboot HTTP, one processor",
                 "PXE base code, ours",
@@ -96,6 +97,7 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
             Kind::ReceiveSmall,
             &[
                 "driver",
+                "wireboot UDP",
                 "SNP, ours",
                 "SNP",
                 "MNP",
@@ -107,13 +109,17 @@ fn measured(lab: &Lab, ip: IpVersion) -> Result<Ladder> {
             Kind::Transmit,
             &[
                 "driver",
+                "wireboot UDP",
                 "wireboot TCP",
                 "wireboot TCP, TSO",
                 "SNP, ours",
                 "SNP",
             ],
         ),
-        (Kind::TransmitSmall, &["driver", "SNP, ours", "SNP"]),
+        (
+            Kind::TransmitSmall,
+            &["driver", "wireboot UDP", "SNP, ours", "SNP"],
+        ),
         (
             Kind::Work,
             &[

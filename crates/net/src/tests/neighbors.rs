@@ -447,6 +447,28 @@ fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() 
     }
 }
 
+/// As many datagrams as may wait do not keep the question for their next hop from being asked.
+#[test]
+fn a_burst_to_a_neighbour_that_is_not_known_yet_arrives() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        bench.answers = false;
+        let socket = bench.stack.udp_on(5000);
+        let to = (version.server().ip(), 69).into();
+        let queued = (0..1000)
+            .take_while(|_| socket.send_to(to, b"burst").is_ok())
+            .count();
+        assert!((1..1000).contains(&queued));
+        bench.run_until_idle();
+        assert!(bench.heard.iter().all(|frame| !frame.ends_with(b"burst")));
+        bench.answers = true;
+        bench.clock.advance(100_000);
+        bench.run_until_idle();
+        let arrived = bench.heard.iter().filter(|frame| frame.ends_with(b"burst"));
+        assert_eq!(arrived.count(), queued);
+    }
+}
+
 /// RFC 5227, section 2.1.1: who has the address, and who probes it too.
 #[test]
 fn who_claims_an_address_that_is_probed() {

@@ -226,7 +226,7 @@ impl Ear {
             }
         }
         wire.flush()?;
-        wire.receive(|(parts, _)| {
+        wire.burst(|(parts, _)| {
             let now = clock.micros() - zero;
             let frame = parts.concat();
             asker.frame(now, &frame);

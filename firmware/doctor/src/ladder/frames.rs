@@ -59,7 +59,7 @@ pub(crate) struct Frames {
 }
 
 /// Counts what comes.
-struct Tally<'m> {
+pub(crate) struct Tally<'m> {
     /// The request that is to be answered, and by whom.
     number: u32,
     sender: IpAddr,
@@ -73,8 +73,9 @@ struct Tally<'m> {
 }
 
 impl Tally<'_> {
+    /// A frame of any kind.
     #[inline]
-    fn take(&mut self, (parts, segment): Unit<'_>) {
+    pub(crate) fn take(&mut self, (parts, segment): Unit<'_>) {
         let Some((start, rest)) = parts.split_first() else {
             return;
         };
@@ -96,10 +97,23 @@ impl Tally<'_> {
             }
         } else if port == PORT
             && let Some(text) = start.get(at..at + len)
+            && let Some((mac, address, port)) = frame::source(start)
+        {
+            self.answered(text, (address, port), mac);
+        }
+    }
+
+    /// So many datagrams for us, with so many bytes of payload in all.
+    pub(crate) fn add(&mut self, datagrams: u64, bytes: u64) {
+        self.datagrams += datagrams;
+        self.bytes += bytes;
+    }
+
+    /// What came to the port that asks, from an address and a port of a station.
+    pub(crate) fn answered(&mut self, text: &[u8], from: (IpAddr, u16), mac: [u8; 6]) {
+        if from == (self.sender, PORT)
             && let Some(answer) = Answer::parse(text)
             && answer.number() == self.number
-            && let Some((mac, address, PORT)) = frame::source(start)
-            && address == self.sender
         {
             self.answer = Some((answer, mac));
         }
@@ -302,7 +316,7 @@ impl Frames {
                 heard = Some(before);
             }
             let seen = tally.datagrams;
-            wire.receive(|unit| tally.take(unit))?;
+            wire.receive(tally)?;
             if tally.datagrams > seen {
                 let after = self.clock.ticks();
                 look(tally, before, after);
@@ -331,7 +345,7 @@ impl Frames {
                 return Ok(());
             }
             let seen = tally.datagrams;
-            wire.receive(|unit| tally.take(unit))?;
+            wire.receive(tally)?;
             if tally.datagrams > seen {
                 heard = self.clock.ticks();
                 look(tally, before, heard);
@@ -485,18 +499,17 @@ mod tests {
         }
 
         /// One frame at a time.
-        fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
+        fn receive(&mut self, tally: &mut Tally<'_>) -> Result<(), Error> {
             let asked = self.heard.iter();
             let mut asked = asked.filter(|(request, _)| matches!(request, Request::Send { .. }));
             if self.manner == Manner::Endless && asked.next().is_some() {
                 let data = datagram(1, DATA_PORT, DATA_PORT, &[0x55; 18]);
                 self.coming.push_back(data);
             }
-            let frame = self.coming.pop_front();
-            if let Some(frame) = &frame {
-                sink((&[frame.as_slice()], None));
+            if let Some(frame) = self.coming.pop_front() {
+                tally.take((&[&frame], None));
             }
-            Ok(usize::from(frame.is_some()))
+            Ok(())
         }
 
         fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {

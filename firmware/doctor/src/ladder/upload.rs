@@ -2,6 +2,7 @@
 
 use super::Sample;
 use crate::error::{Error, refused};
+use crate::throughput::{configure, wait_for_router};
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::SocketAddr;
@@ -16,8 +17,7 @@ use wireboot_platform::{Clock, memory, random};
 pub(crate) const BYTES: usize = 256 << 20;
 /// How long each step may take, in microseconds.
 const PATIENCE: u64 = 60_000_000;
-/// How long a router may take to tell what is on the link, and the sink to answer.
-const ROUTER: Duration = Duration::from_secs(4);
+/// How long the sink may take to answer.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Sends from this processor, with the time of each turn; with the card's segmentation offload or without. Gives the interface back.
@@ -71,23 +71,8 @@ fn transfer(
     Ok(sample)
 }
 
-fn configure(stack: &Stack, leases: &Leases) {
-    if let Some(lease) = &leases.v4 {
-        stack.configure(&lease.ipv4_config());
-    }
-    if let Some(lease) = &leases.v6 {
-        stack.ipv6_up();
-        for &address in &lease.addresses {
-            stack.add_ipv6(address);
-        }
-    }
-}
-
 async fn connect(stack: &Stack, sink: SocketAddr) -> Result<TcpStream, NetError> {
-    let end = stack.now() + ROUTER;
-    while sink.is_ipv6() && stack.router().is_none() && stack.now() < end {
-        stack.next_turn().await;
-    }
+    wait_for_router(stack, sink.ip()).await;
     stack.connect(sink, CONNECT).await
 }
 

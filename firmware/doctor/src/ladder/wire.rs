@@ -1,5 +1,6 @@
 //! What the rungs of frames are measured through: anything that sends and receives them.
 
+use super::frames::Tally;
 use crate::error::{Error, refused};
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
 use wireboot_platform::firmware_net::Mnp;
@@ -15,10 +16,10 @@ pub(crate) trait Wire {
     /// The station's Ethernet address, which frames to it must have.
     fn mac(&mut self) -> [u8; 6];
 
-    /// Shows what has come to `sink`. Returns how many units.
-    fn receive(&mut self, sink: impl FnMut(Unit<'_>)) -> Result<usize, Error>;
+    /// Counts what has come.
+    fn receive(&mut self, tally: &mut Tally<'_>) -> Result<(), Error>;
 
-    /// Sends a frame. False when there is no room for it now.
+    /// Sends a frame. False when it does not leave: there is no room for it now, or what is below makes such frames itself.
     fn send(&mut self, frame: &[u8]) -> Result<bool, Error>;
 
     /// Nothing more will be sent for the moment.
@@ -31,15 +32,24 @@ pub(crate) trait Wire {
 /// A driver behind the engine's traits.
 pub(crate) struct Driver<N: Nic>(pub N);
 
+impl<N: Nic> Driver<N> {
+    /// Shows what has come to `sink`.
+    #[inline]
+    pub(crate) fn burst(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<(), Error> {
+        let (mut receive, _) = self.0.split();
+        receive.burst(BURST, |frame| sink((frame.parts, frame.udp_segment)))?;
+        Ok(())
+    }
+}
+
 impl<N: Nic> Wire for Driver<N> {
     fn mac(&mut self) -> [u8; 6] {
         self.0.properties().mac
     }
 
     #[inline]
-    fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
-        let (mut receive, _) = self.0.split();
-        Ok(receive.burst(BURST, |frame| sink((frame.parts, frame.udp_segment)))?)
+    fn receive(&mut self, tally: &mut Tally<'_>) -> Result<(), Error> {
+        self.burst(|unit| tally.take(unit))
     }
 
     #[inline]
@@ -79,10 +89,11 @@ impl Wire for Managed {
     }
 
     #[inline]
-    fn receive(&mut self, mut sink: impl FnMut(Unit<'_>)) -> Result<usize, Error> {
+    fn receive(&mut self, tally: &mut Tally<'_>) -> Result<(), Error> {
         self.mnp
-            .receive(|frame| sink((&[frame], None)))
-            .map_err(refused("MNP Receive"))
+            .receive(|frame| tally.take((&[frame], None)))
+            .map_err(refused("MNP Receive"))?;
+        Ok(())
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<bool, Error> {
