@@ -76,6 +76,8 @@ pub(crate) struct Interface {
     pub path_mtus: PathMtus,
     fragments: Fragments,
     outbox: VecDeque<Outgoing>,
+    /// Memory of frames that have left, for the next ones.
+    spare: Vec<Vec<u8>>,
     /// An address that is being probed, and who claimed it.
     pub probe: Option<(Ipv4Addr, Option<MacAddress>)>,
     /// Somebody else answers echo requests.
@@ -100,6 +102,7 @@ impl Interface {
             path_mtus: PathMtus::default(),
             fragments: Fragments::default(),
             outbox: VecDeque::new(),
+            spare: Vec::new(),
             probe: None,
             mute: false,
             wake: None,
@@ -120,23 +123,36 @@ impl Interface {
 
     /// How packets get to `remote`, for another engine of the team. `None` without an address or a route.
     pub(crate) fn route(&self, remote: IpAddr, now: Instant) -> Option<Route> {
+        let (local, next_hop) = self.ends(remote, now)?;
         Some(Route {
             remote,
-            local: self.source(remote, now)?,
-            next_hop: self.next_hop(remote, now)?,
+            local,
+            next_hop,
             mtu: self.path_mtu(remote, now),
         })
     }
 
     /// The address to send from to `remote`; `None` without an address or a route.
     pub(crate) fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
+        self.ends(remote, now).map(|(local, _)| local)
+    }
+
+    /// The same, and whom packets to `remote` are handed to.
+    fn ends(&self, remote: IpAddr, now: Instant) -> Option<(IpAddr, IpAddr)> {
         if let Some(route) = self.leader_routes.to(remote) {
-            return Some(route.local);
+            return Some((route.local, route.next_hop));
         }
-        self.next_hop(remote, now)?;
         match remote {
-            IpAddr::V4(_) => self.address4().map(IpAddr::V4),
-            IpAddr::V6(remote) => self.v6.as_ref()?.source(remote, now).map(IpAddr::V6),
+            IpAddr::V4(remote) => {
+                let config = self.v4.as_ref()?;
+                let hop = config.next_hop(remote)?;
+                Some((config.address.address().into(), hop.into()))
+            }
+            IpAddr::V6(remote) => {
+                let v6 = self.v6.as_ref()?;
+                let hop = v6.next_hop(remote, now)?;
+                Some((v6.source(remote, now)?.into(), hop.into()))
+            }
         }
     }
 
@@ -215,24 +231,24 @@ impl Interface {
         }
     }
 
-    /// Sends a UDP datagram.
+    /// Sends a UDP datagram from `port`.
     ///
     /// # Errors
-    /// [`NetError::Unreachable`] without a route, [`NetError::Full`].
+    /// [`NetError::Unreachable`] without an address or a route, [`NetError::Full`].
     pub(crate) fn send(
         &mut self,
-        local: SocketAddr,
+        port: u16,
         remote: SocketAddr,
         payload: &[u8],
         now: Instant,
     ) -> Result<(), NetError> {
-        let hop = self.next_hop(remote.ip(), now);
-        let hop = hop.ok_or(NetError::Unreachable)?;
+        let ends = self.ends(remote.ip(), now);
+        let (local, hop) = ends.ok_or(NetError::Unreachable)?;
         if self.outbox.len() >= WAITING {
             return Err(NetError::Full);
         }
         let to = self.toward(hop, now);
-        let (frame, offload) = self.datagram(local, remote, payload);
+        let (frame, offload) = self.datagram(SocketAddr::new(local, port), remote, payload);
         self.push(frame, offload, to, now);
         Ok(())
     }
@@ -250,13 +266,16 @@ impl Interface {
     }
 
     fn datagram(
-        &self,
+        &mut self,
         local: SocketAddr,
         remote: SocketAddr,
         payload: &[u8],
     ) -> (Vec<u8>, Offload) {
         let path = self.over([0; 6], (local.ip(), remote.ip()));
-        path.datagram([local.port(), remote.port()], payload, self.device)
+        let mut frame = self.spare.pop().unwrap_or_default();
+        let ports = [local.port(), remote.port()];
+        let offload = path.datagram(&mut frame, ports, payload, self.device);
+        (frame, offload)
     }
 
     /// A path over the next hop with this Ethernet address: 0 where it is still to be found.
@@ -333,10 +352,19 @@ impl Interface {
     /// Hands the frames whose next hop is known to the card.
     pub(crate) fn transmit(&mut self, tx: &mut dyn Transmit, now: Instant) -> Result<(), Fault> {
         let mut index = 0;
+        // Most frames have the next hop of the one before.
+        let mut found = None;
         while let Some(out) = self.outbox.get_mut(index) {
             let to = match out.to {
                 NextHop::Known(mac) => Some(mac),
-                NextHop::Neighbor(hop) => self.neighbors.lookup(hop, now),
+                NextHop::Neighbor(hop) => match found {
+                    Some((known, mac)) if known == hop => mac,
+                    _ => {
+                        let mac = self.neighbors.lookup(hop, now);
+                        found = Some((hop, mac));
+                        mac
+                    }
+                },
             };
             let Some(to) = to else {
                 if now >= out.until {
@@ -354,7 +382,10 @@ impl Interface {
                 Err(SendError::Full) => return Ok(()),
                 Err(SendError::Fault(fault)) => return Err(fault),
                 Ok(()) | Err(SendError::TooLong) => {
-                    self.outbox.remove(index);
+                    let left = self.outbox.remove(index);
+                    if let (Some(left), true) = (left, self.spare.len() < WAITING) {
+                        self.spare.push(left.frame);
+                    }
                 }
             }
         }
@@ -411,17 +442,17 @@ mod tests {
             routes: vec![],
             mtu: None,
         });
-        let [us, host]: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
+        let [local, host]: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
         for count in 1..=WAITING {
-            assert_eq!(interface.send(us, host, b"hello", Instant::ZERO), Ok(()));
+            assert_eq!(interface.send(5000, host, b"hello", Instant::ZERO), Ok(()));
             assert_eq!(interface.outbox.len(), count);
         }
         assert_eq!(
-            interface.send(us, host, b"hello", Instant::ZERO),
+            interface.send(5000, host, b"hello", Instant::ZERO),
             Err(NetError::Full)
         );
         for count in 1..=OWN + 1 {
-            interface.broadcast(us, host, b"hello", Instant::ZERO);
+            interface.broadcast(local, host, b"hello", Instant::ZERO);
             assert_eq!(interface.outbox.len(), WAITING + count.min(OWN));
         }
     }

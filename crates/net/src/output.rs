@@ -76,24 +76,24 @@ impl Path {
         frame
     }
 
-    /// A UDP datagram between two ports as a frame, its checksum set or left to the device.
+    /// Makes `frame` one with a UDP datagram between two ports, its checksum set or left to the device.
     pub(crate) fn datagram(
         &self,
+        frame: &mut Vec<u8>,
         [from, to]: [u16; 2],
         payload: &[u8],
         device: bool,
-    ) -> (Vec<u8>, Offload) {
+    ) -> Offload {
         let start = headers_len(&self.remote);
         let len = UDP_HEADER + payload.len();
-        let mut frame = Vec::with_capacity(start + len);
+        frame.clear();
+        frame.reserve_exact(start + len);
         frame.resize(start + UDP_HEADER, 0);
-        self.write(&mut frame, PROTOCOL_UDP, len);
-        put(&mut frame, start, from.to_be_bytes());
-        put(&mut frame, start + 2, to.to_be_bytes());
-        put(&mut frame, start + 4, (len as u16).to_be_bytes());
+        self.write(frame, PROTOCOL_UDP, len);
+        let [[a, b], [c, d], [e, f]] = [from, to, len as u16].map(u16::to_be_bytes);
+        put(frame, start, [a, b, c, d, e, f]);
         frame.extend_from_slice(payload);
-        let offload = self.seal(&mut frame, PROTOCOL_UDP, start, UDP_CHECKSUM, device);
-        (frame, offload)
+        self.seal(frame, PROTOCOL_UDP, start, UDP_CHECKSUM, device)
     }
 
     /// Sets the transport checksum at `offset` of the segment that begins at `start`, or leaves it to the device.
@@ -175,7 +175,9 @@ mod tests {
     #[test]
     fn a_datagram_and_its_checksum() {
         let sealed = |path: Path, payload: &[u8], device| {
-            let (frame, offload) = path.datagram([0xc000, 69], payload, device);
+            // What was there before does not count.
+            let mut frame = vec![0x55; 7];
+            let offload = path.datagram(&mut frame, [0xc000, 69], payload, device);
             let start = headers_len(&path.remote);
             let mut headers = vec![0; start];
             path.write(&mut headers, 17, 8 + payload.len());

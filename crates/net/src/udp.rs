@@ -70,14 +70,9 @@ impl UdpSocket {
     /// # Errors
     /// [`NetError::Unreachable`] without an address or route, [`NetError::Full`] when too many datagrams wait.
     pub fn send_to(&self, remote: SocketAddr, payload: &[u8]) -> Result<(), NetError> {
-        let local = self
-            .stack
-            .source(remote.ip())
-            .ok_or(NetError::Unreachable)?;
-        let local = SocketAddr::new(local, self.port);
         let now = self.stack.now();
         let mut state = self.stack.state();
-        state.interface.send(local, remote, payload, now)
+        state.interface.send(self.port, remote, payload, now)
     }
 
     /// Whether a host has said, since this was last asked, that nobody listens at `remote` (ICMP port unreachable, RFC 792, RFC 4443). A

@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
 use wireboot_server::event::Events;
 use wireboot_server::interface::Networks;
+pub use wireboot_server::ladder::Cable;
 pub use wireboot_server::ladder::DATA_PORT;
-use wireboot_server::ladder::{Cable, LadderServer, PORT, Turns};
+use wireboot_server::ladder::{LadderServer, PORT, Turns};
 use wireboot_server::stop::Stop;
 
 use crate::ip::IpVersion;

@@ -16,6 +16,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, with_prefix};
 use wireboot_lab::qemu::{Accelerator, DirectKernel, Machine};
+use wireboot_lab::sender::Cable;
 use wireboot_report::Report;
 use wireboot_report::throughput::Direction;
 
@@ -24,17 +25,27 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The Linux guest's address: it asks nobody for one.
 const GUEST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 40));
 /// Rungs that a file or frames bring, and the name of what they measure here.
-const RUNGS: [(Kind, &str, &str); 5] = [
+const RUNGS: [(Kind, &str, &str); 10] = [
     (Kind::Receive, "driver", DRIVER_RECEIVES),
+    (Kind::ReceiveSmall, "driver", DRIVER_RECEIVES_SMALL),
     (Kind::Transmit, "driver", DRIVER_SENDS),
     (Kind::TransmitSmall, "driver", DRIVER_SENDS_SMALL),
+    (Kind::Receive, "wireboot UDP", ENGINE_RECEIVES),
+    (Kind::ReceiveSmall, "wireboot UDP", ENGINE_RECEIVES_SMALL),
+    (Kind::Transmit, "wireboot UDP", ENGINE_SENDS),
+    (Kind::TransmitSmall, "wireboot UDP", ENGINE_SENDS_SMALL),
     (Kind::Receive, "SNP", SNP_RECEIVES),
     (Kind::Receive, "wireboot HTTP, one processor", HTTP),
 ];
 
 pub(super) const DRIVER_RECEIVES: &str = "frames received by the driver, Mbit/s";
+pub(super) const DRIVER_RECEIVES_SMALL: &str = "frames of 18 bytes received by the driver, Mbit/s";
 pub(super) const DRIVER_SENDS: &str = "frames sent by the driver, Mbit/s";
 pub(super) const DRIVER_SENDS_SMALL: &str = "frames of 18 bytes sent by the driver, Mbit/s";
+pub(super) const ENGINE_RECEIVES: &str = "datagrams received, 1472 bytes, Mbit/s";
+pub(super) const ENGINE_RECEIVES_SMALL: &str = "datagrams received, 18 bytes, Mbit/s";
+pub(super) const ENGINE_SENDS: &str = "datagrams sent, 1472 bytes, Mbit/s";
+pub(super) const ENGINE_SENDS_SMALL: &str = "datagrams sent, 18 bytes, Mbit/s";
 pub(super) const SNP_RECEIVES: &str = "frames received by SNP, Mbit/s";
 pub(super) const HTTP: &str = "HTTP on one processor, Mbit/s";
 pub(super) const TCP_RECEIVES: &str = "TCP received (-R), Mbit/s";
@@ -44,6 +55,7 @@ pub(super) const UDP_SENDS: &str = "UDP sent, 1472 bytes, Mbit/s";
 pub(super) const UDP_SENDS_SMALL: &str = "UDP sent, 18 bytes, Mbit/s";
 pub(super) const UDP_RECEIVES: &str = "UDP received (-R), 1472 bytes, Mbit/s";
 pub(super) const UDP_LOST: &str = "UDP received (-R), lost, %";
+pub(super) const UDP_LOST_BEHIND: &str = "UDP received (-R), lost behind the cable, %";
 pub(super) const LINUX_RECEIVES: &str = "Linux, TCP received (-R), Mbit/s";
 
 /// What is booted.
@@ -154,7 +166,7 @@ impl Stage<'_> {
     }
 
     fn ladder(&self) -> Result<Found> {
-        let options = "rounds=1 ms=1000 only=driver,SNP,HTTP";
+        let options = "rounds=1 ms=1000 only=driver,SNP,HTTP,UDP";
         let (lab, ip) = (self.lab, self.ip);
         let timeout = PATIENCE * 3;
         let ladder = ladder::measure(
@@ -180,6 +192,8 @@ impl Stage<'_> {
         let words = format!("iperf3={server} time={} {words}", self.seconds);
         let timeout = PATIENCE + Duration::from_secs(self.seconds.into());
         let (lab, machine, doctor) = (self.lab, self.machine(), &self.doctor);
+        let cable = Cable::open(self.network.cable()).context("looking for the machine's cable")?;
+        let before = cable.dropped();
         let json = ladder::examine(lab, machine, doctor, (&words, "doctor"), timeout, |_| {})?;
         let mut report = Report::from_json(&json).context("the report on the serial port")?;
         if let Some(missing) = report.not_measured.first() {
@@ -195,7 +209,11 @@ impl Stage<'_> {
         }];
         if let (Some(datagrams), Direction::Receive) = (&stream.datagrams, test.direction) {
             let all = datagrams.received + datagrams.lost;
-            found.push((UDP_LOST, datagrams.lost as f64 * 100.0 / all.max(1) as f64));
+            let percent = |lost: u64| lost as f64 * 100.0 / all.max(1) as f64;
+            found.push((UDP_LOST, percent(datagrams.lost)));
+            let without_room = cable.dropped().saturating_sub(before);
+            let behind = datagrams.lost.saturating_sub(without_room);
+            found.push((UDP_LOST_BEHIND, percent(behind)));
         }
         Ok(found)
     }

@@ -36,6 +36,12 @@ impl Cable {
         })
     }
 
+    /// Frames that have found no room in the cable so far.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.counters().dropped
+    }
+
     pub(super) fn counters(&self) -> Counters {
         let mut table = Vec::new();
         let mut page = [0; PAGE];
@@ -89,8 +95,7 @@ impl<'a> Pace<'a> {
 
     /// Frames that found no room so far.
     pub(super) fn dropped(&self) -> u64 {
-        let now = self.cable.counters().dropped;
-        now.saturating_sub(self.before.dropped)
+        self.cable.dropped().saturating_sub(self.before.dropped)
     }
 }
 
