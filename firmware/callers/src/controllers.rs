@@ -38,7 +38,7 @@ pub(crate) fn disconnect(device: Handle, file: &str, clock: Clock) -> Result<Vec
     let base_code = BaseCode::of(device)?;
     let interface = snp::interface(device)?;
     let snp = snp::Snp::open(interface, clock)?;
-    leavings::ask_nobody(device)?;
+    let tokens = leavings::ask_nobody(device, None)?;
     let status = boot::disconnect_controller(card, None, None);
     status.map_err(|error| Failure::Refused("DisconnectController", error.status()))?;
     let this = snp.protocol().as_ptr();
@@ -61,6 +61,8 @@ pub(crate) fn disconnect(device: Handle, file: &str, clock: Clock) -> Result<Vec
     efi::exclusively::<PciIoProtocol>(card, &PciIoProtocol::GUID)?;
     efi::close(card, &PciIoProtocol::GUID);
     tell(format_args!("disconnect: the card is free"));
+    // A callback that tells would do so in the midst of somebody else's line.
+    leavings::tell_answers(tokens)?;
     let connected = boot::connect_controller(card, &[], None, true);
     connected.map_err(|error| Failure::Refused("ConnectController", error.status()))?;
     drop(snp);

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::c_void;
 use core::mem;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use uefi::Handle;
 use uefi::boot::{self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams};
 use uefi::proto::device_path::DevicePath;
@@ -17,7 +17,7 @@ use uefi_raw::protocol::network::http::{
     HttpV4AccessPoint, HttpVersion,
 };
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
-use uefi_raw::table::boot::{EventType, Tpl};
+use uefi_raw::table::boot::{EventNotifyFn, EventType, Tpl};
 use uefi_raw::{Boolean, Event, Status};
 use wireboot_platform::Clock;
 
@@ -30,7 +30,7 @@ pub(crate) fn leave_open(device: Handle, file: &str, clock: Clock) -> Result<Vec
     let bytes = base_code::openbsd(device, file)?;
     efi::exclusively::<PxeBaseCodeProtocol>(device, &PxeBaseCodeProtocol::GUID)?;
     mem::forget(snp::Snp::open(snp::interface(device)?, clock)?);
-    ask_nobody(device)?;
+    ask_nobody(device, Some(told))?;
     Ok(bytes)
 }
 
@@ -40,8 +40,25 @@ unsafe extern "efiapi" fn told(_event: Event, context: *mut c_void) {
     tell(format_args!("a token was answered: {status:?}"));
 }
 
-/// Begins a request that is not answered soon, with two tokens.
-pub(crate) fn ask_nobody(device: Handle) -> Result<(), Failure> {
+/// Tells how the tokens that [`ask_nobody`] gave were answered, if they were.
+pub(crate) fn tell_answers(tokens: [NonNull<HttpToken>; 2]) -> Result<(), Failure> {
+    for token in tokens {
+        // SAFETY: a token that this program has leaked, and that its producer has answered or let go.
+        let token = unsafe { token.as_ref() };
+        // SAFETY: its event is never closed.
+        let status = unsafe { (efi::services()?.check_event)(token.event) };
+        if status == Status::SUCCESS {
+            tell(format_args!("a token was answered: {:?}", token.status));
+        }
+    }
+    Ok(())
+}
+
+/// Begins a request that is not answered soon, with two tokens: `notify` is called when one is, if it is given.
+pub(crate) fn ask_nobody(
+    device: Handle,
+    notify: Option<EventNotifyFn>,
+) -> Result<[NonNull<HttpToken>; 2], Failure> {
     let guid = &HttpProtocol::SERVICE_BINDING_GUID;
     let handle = efi::on_the_way(device, guid, "HTTP service binding")?;
     let binding = efi::protocol::<ServiceBindingProtocol>(handle, guid, "HTTP service binding")?;
@@ -96,32 +113,41 @@ pub(crate) fn ask_nobody(device: Handle) -> Result<(), Failure> {
     // SAFETY: the tokens, their messages and their event are left to the producer.
     unsafe {
         succeeded("Configure", (http.as_ref().configure)(this, &config))?;
-        let status = (http.as_ref().request)(this, token(asks)?);
-        succeeded("Request", status)?;
-        succeeded("Response", (http.as_ref().response)(this, token(answer)?))
+        let tokens = [token(asks, notify)?, token(answer, notify)?];
+        let [request, response] = tokens.map(NonNull::as_ptr);
+        succeeded("Request", (http.as_ref().request)(this, request))?;
+        succeeded("Response", (http.as_ref().response)(this, response))?;
+        Ok(tokens)
     }
 }
 
-fn token(message: &'static mut HttpMessage) -> Result<*mut HttpToken, Failure> {
+fn token(
+    message: &'static mut HttpMessage,
+    notify: Option<EventNotifyFn>,
+) -> Result<NonNull<HttpToken>, Failure> {
     let token = Box::leak(Box::new(HttpToken {
         event: ptr::null_mut(),
         status: Status::NOT_READY,
         message,
     }));
     let mut event = ptr::null_mut();
+    let kind = match notify {
+        Some(_) => EventType::NOTIFY_SIGNAL,
+        None => EventType::empty(),
+    };
     // SAFETY: variables of ours, and a function of this image.
     let status = unsafe {
         (efi::services()?.create_event)(
-            EventType::NOTIFY_SIGNAL,
+            kind,
             Tpl::CALLBACK,
-            Some(told),
+            notify,
             ptr::from_mut(token).cast(),
             &mut event,
         )
     };
     token.event = event;
     succeeded("CreateEvent", status)?;
-    Ok(token)
+    Ok(NonNull::from(token))
 }
 
 /// Reads the file and starts it, as a program that came from where this one did.
