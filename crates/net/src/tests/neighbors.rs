@@ -469,6 +469,35 @@ fn a_burst_to_a_neighbour_that_is_not_known_yet_arrives() {
     }
 }
 
+#[test]
+fn datagrams_to_two_neighbours_by_turns_go_to_each() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let socket = bench.stack.udp_on(5000);
+        let other = (version.stranger(), [2, 0, 0, 0, 0, 0x77]);
+        let both = [(version.server().ip(), SERVER_MAC), other];
+        for (address, _) in both {
+            socket.send_to((address, 69).into(), b"first").unwrap();
+        }
+        bench.run_until_idle();
+        bench.send(&has(other.0, other.1));
+        bench.run_until_idle();
+        for turn in 0..6 {
+            let text = [b"turn", &[turn][..]].concat();
+            let (address, _) = both[usize::from(turn) % 2];
+            socket.send_to((address, 69).into(), &text).unwrap();
+        }
+        bench.run_until_idle();
+        for turn in 0..6 {
+            let text = [b"turn", &[turn][..]].concat();
+            let mut sent = bench.heard.iter().filter(|frame| frame.ends_with(&text));
+            let (_, mac) = both[usize::from(turn) % 2];
+            assert_eq!(sent.next().unwrap()[..6], mac);
+            assert_eq!(sent.next(), None);
+        }
+    }
+}
+
 /// RFC 5227, section 2.1.1: who has the address, and who probes it too.
 #[test]
 fn who_claims_an_address_that_is_probed() {
