@@ -481,6 +481,9 @@ impl Loader {
     pub(super) fn response(&self, child: *mut HttpProtocol, token: &Token, head: bool) -> Status {
         if token.is_idle() {
             token.await_response(head);
+        } else {
+            // It may have been answered, and its function not been called yet: the next answer takes the place of that one.
+            token.free_headers();
         }
         self.give(token, || {
             self.call("Response", statuses::HTTP_RESPONSE, || {
