@@ -95,9 +95,17 @@ impl Tally<'_> {
                 self.copy(start.get(at..).unwrap_or_default());
                 rest.iter().for_each(|part| self.copy(part));
             }
-        } else if port == PORT
-            && let Some(text) = start.get(at..at + len)
-            && let Some((mac, address, port)) = frame::source(start)
+        } else if port == PORT {
+            self.talk(start, at, len);
+        }
+    }
+
+    /// A frame to the port that asks, with so many bytes of payload at a place.
+    #[cold]
+    #[inline(never)]
+    fn talk(&mut self, frame: &[u8], at: usize, len: usize) {
+        if let Some(text) = frame.get(at..at + len)
+            && let Some((mac, address, port)) = frame::source(frame)
         {
             self.answered(text, (address, port), mac);
         }
