@@ -415,6 +415,7 @@ fn error_delivery(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::card::Card;
     use alloc::vec;
     use smoltcp::wire::Ipv4Cidr;
 
@@ -455,6 +456,33 @@ mod tests {
             interface.broadcast(local, host, b"hello", Instant::ZERO);
             assert_eq!(interface.outbox.len(), WAITING + count.min(OWN));
         }
+    }
+
+    #[test]
+    fn frames_that_have_left_lend_their_memory_and_nothing_else() {
+        let (us, host) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let [local, host]: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
+        let (mut interface, now) = (interface(), Instant::ZERO);
+        let mut card = Card {
+            room: 1000,
+            ..Card::default()
+        };
+        interface.broadcast(local, host, &[0x55; 1000], now);
+        let memory = interface.outbox.back().unwrap().frame.as_ptr();
+        interface.transmit(&mut card, now).unwrap();
+        interface.broadcast(local, host, b"short", now);
+        assert_eq!(interface.outbox.back().unwrap().frame.as_ptr(), memory);
+        interface.transmit(&mut card, now).unwrap();
+        let lengths = card.frames.iter().map(|(frame, _)| frame.len());
+        assert_eq!(Vec::from_iter(lengths), [42 + 1000, 42 + 5]);
+        // The station's own frames bring memory, too, and take none.
+        interface.probe = Some((us, None));
+        for _ in 0..3 * WAITING {
+            interface.send_probe(now);
+            interface.transmit(&mut card, now).unwrap();
+        }
+        assert_eq!(card.frames.len(), 2 + 3 * WAITING);
+        assert!(interface.spare.len() <= WAITING);
     }
 
     /// RFC 4861, section 6.3.7: three solicitations of routers, four seconds apart, besides other things.

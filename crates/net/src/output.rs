@@ -176,7 +176,7 @@ mod tests {
     fn a_datagram_and_its_checksum() {
         let sealed = |path: Path, payload: &[u8], device| {
             // What was there before does not count.
-            let mut frame = vec![0x55; 7];
+            let mut frame = vec![0x55; 200];
             let offload = path.datagram(&mut frame, [0xc000, 69], payload, device);
             let start = headers_len(&path.remote);
             let mut headers = vec![0; start];

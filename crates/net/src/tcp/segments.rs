@@ -122,45 +122,12 @@ impl Way<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::card::Card;
     use alloc::vec::Vec;
     use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use smoltcp::phy::ChecksumCapabilities;
     use smoltcp::wire::{EthernetFrame, Ipv4Packet, Ipv4Repr, Ipv6Packet, TcpPacket};
-    use wireboot_nic::{Fault, SendError};
     use wireboot_tcp::Reply;
-
-    /// A card with room for so many frames.
-    #[derive(Default)]
-    struct Card {
-        room: usize,
-        frames: Vec<(Vec<u8>, Offload)>,
-    }
-
-    impl Transmit for Card {
-        fn send(
-            &mut self,
-            len: usize,
-            offload: Offload,
-            fill: &mut dyn FnMut(&mut [u8]),
-        ) -> Result<(), SendError> {
-            if self.room() == 0 {
-                return Err(SendError::Full);
-            }
-            let mut frame = alloc::vec![0xee; len];
-            fill(&mut frame);
-            self.frames.push((frame, offload));
-            Ok(())
-        }
-        fn room(&mut self) -> usize {
-            self.room - self.frames.len()
-        }
-        fn flush(&mut self) -> Result<(), Fault> {
-            Ok(())
-        }
-        fn idle(&mut self) -> bool {
-            true
-        }
-    }
 
     const V4: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),

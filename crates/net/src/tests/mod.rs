@@ -2,6 +2,7 @@
 //! and against a host that sends what no stack would ([`forged`]).
 
 mod attacks;
+pub(crate) mod card;
 pub(crate) mod datagrams;
 mod downloads;
 pub(crate) mod forged;
