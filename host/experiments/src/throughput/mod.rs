@@ -1,7 +1,7 @@
 //! `wireboot lab throughput`: what doctor.efi's iperf3 brings, beside what the card can do and what Linux does in the same machine.
 //!
 //! ```text
-//! each round ─┬─ doctor.efi ladder: frames by the drivers, HTTP      ─┐
+//! each round ─┬─ doctor.efi ladder: frames by the drivers, UDP, HTTP ─┐
 //!             ├─ doctor.efi iperf3=..., once for each way            ├─> medians ─> ratios
 //!             └─ Linux, iperf3 -R                                    ─┘
 //! ```
@@ -28,13 +28,13 @@ use wireboot_lab::progress;
 /// Measure what doctor.efi sends and receives by TCP and UDP (iperf3), beside what its driver can do and Linux in the same machine
 ///
 /// Debian's iperf3 is the server. One machine boots after the other, round after round: doctor.efi with the ladder's rungs, with iperf3 each way,
-/// and a Linux guest with iperf3. Medians are compared. Datagrams that are sent count as the machine says.
+/// and a Linux guest with iperf3. Medians are compared. Datagrams of the ladder's rungs count at the cable, those that iperf3 sends as the machine says.
 #[derive(Clone, Debug, Args)]
 pub struct ThroughputArgs {
     /// How often each is measured, by turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// How long each test takes, in seconds
+    /// How long each test of iperf3 takes, in seconds; the ladder's rungs take one
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub seconds: u32,
     /// What runs the guests' instructions

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::trial::{
     DRIVER_RECEIVES, DRIVER_RECEIVES_SMALL, DRIVER_SENDS, DRIVER_SENDS_SMALL, ENGINE_RECEIVES,
     ENGINE_RECEIVES_SMALL, ENGINE_SENDS, ENGINE_SENDS_SMALL, HTTP, LINUX_RECEIVES, SNP_RECEIVES,
-    TCP_RECEIVES, TCP_RECEIVES_BY_SNP, TCP_SENDS, UDP_LOST, UDP_LOST_BEHIND, UDP_RECEIVES,
+    TCP_RECEIVES, TCP_RECEIVES_BY_SNP, TCP_SENDS, UDP_LOST, UDP_LOST_BEHIND_CABLE, UDP_RECEIVES,
     UDP_SENDS, UDP_SENDS_SMALL,
 };
 use crate::bench::host::Host;
@@ -17,7 +17,7 @@ use wireboot_lab::statistics::{median, spread};
 
 /// What is compared with what, and how many times as much it is to be.
 ///
-/// Datagrams are counted at the cable, as the driver's frames are. iperf3's server shares the processors with the machine, so it is no measure of the
+/// The ladder's datagrams are counted at the cable, as the driver's frames are. iperf3's server shares the processors with the machine, so it is no measure of the
 /// engine.
 const RATIOS: [(&str, &str, Option<f64>); 12] = [
     (TCP_RECEIVES, LINUX_RECEIVES, Some(2.5)),
@@ -110,7 +110,7 @@ impl<'a> Report<'a> {
             host,
             rows: rows.into(),
             lost_percent: figures.of(UDP_LOST),
-            lost_behind_percent: figures.of(UDP_LOST_BEHIND),
+            lost_behind_percent: figures.of(UDP_LOST_BEHIND_CABLE),
             failed: &figures.failed,
         }
     }
@@ -199,7 +199,7 @@ mod tests {
         }
         figures.add(LINUX_RECEIVES, 400.0);
         figures.add(UDP_LOST, 30.0);
-        figures.add(UDP_LOST_BEHIND, 0.5);
+        figures.add(UDP_LOST_BEHIND_CABLE, 0.5);
         figures.failed(HTTP, &anyhow::anyhow!("no server"));
         let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
         let report = Report::new(&host, &figures);

@@ -18,7 +18,7 @@ use wireboot_lab::network::{self, Network, with_prefix};
 use wireboot_lab::qemu::{Accelerator, DirectKernel, Machine};
 use wireboot_lab::sender::Cable;
 use wireboot_report::Report;
-use wireboot_report::throughput::Direction;
+use wireboot_report::throughput::{Datagrams, Direction};
 
 /// For a boot, besides its tests.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,20 +42,20 @@ pub(super) const DRIVER_RECEIVES: &str = "frames received by the driver, Mbit/s"
 pub(super) const DRIVER_RECEIVES_SMALL: &str = "frames of 18 bytes received by the driver, Mbit/s";
 pub(super) const DRIVER_SENDS: &str = "frames sent by the driver, Mbit/s";
 pub(super) const DRIVER_SENDS_SMALL: &str = "frames of 18 bytes sent by the driver, Mbit/s";
-pub(super) const ENGINE_RECEIVES: &str = "datagrams received, 1472 bytes, Mbit/s";
-pub(super) const ENGINE_RECEIVES_SMALL: &str = "datagrams received, 18 bytes, Mbit/s";
-pub(super) const ENGINE_SENDS: &str = "datagrams sent, 1472 bytes, Mbit/s";
-pub(super) const ENGINE_SENDS_SMALL: &str = "datagrams sent, 18 bytes, Mbit/s";
+pub(super) const ENGINE_RECEIVES: &str = "UDP received (ladder), 1472 bytes, Mbit/s";
+pub(super) const ENGINE_RECEIVES_SMALL: &str = "UDP received (ladder), 18 bytes, Mbit/s";
+pub(super) const ENGINE_SENDS: &str = "UDP sent (ladder), 1472 bytes, Mbit/s";
+pub(super) const ENGINE_SENDS_SMALL: &str = "UDP sent (ladder), 18 bytes, Mbit/s";
 pub(super) const SNP_RECEIVES: &str = "frames received by SNP, Mbit/s";
 pub(super) const HTTP: &str = "HTTP on one processor, Mbit/s";
 pub(super) const TCP_RECEIVES: &str = "TCP received (-R), Mbit/s";
 pub(super) const TCP_SENDS: &str = "TCP sent, Mbit/s";
 pub(super) const TCP_RECEIVES_BY_SNP: &str = "TCP received (-R) over SNP, Mbit/s";
-pub(super) const UDP_SENDS: &str = "UDP sent, 1472 bytes, Mbit/s";
-pub(super) const UDP_SENDS_SMALL: &str = "UDP sent, 18 bytes, Mbit/s";
-pub(super) const UDP_RECEIVES: &str = "UDP received (-R), 1472 bytes, Mbit/s";
-pub(super) const UDP_LOST: &str = "UDP received (-R), lost, %";
-pub(super) const UDP_LOST_BEHIND: &str = "UDP received (-R), lost behind the cable, %";
+pub(super) const UDP_SENDS: &str = "UDP sent (iperf3), 1472 bytes, Mbit/s";
+pub(super) const UDP_SENDS_SMALL: &str = "UDP sent (iperf3), 18 bytes, Mbit/s";
+pub(super) const UDP_RECEIVES: &str = "UDP received (iperf3 -R), 1472 bytes, Mbit/s";
+pub(super) const UDP_LOST: &str = "UDP received (iperf3 -R), lost, %";
+pub(super) const UDP_LOST_BEHIND_CABLE: &str = "UDP received (iperf3 -R), lost behind the cable, %";
 pub(super) const LINUX_RECEIVES: &str = "Linux, TCP received (-R), Mbit/s";
 
 /// What is booted.
@@ -135,6 +135,20 @@ impl Drop for Iperf3 {
 
 type Found = Vec<(&'static str, f64)>;
 
+/// The share of what the server sends that is lost, and of that the part for which there was room in the cable: negative, where the cable dropped others,
+/// too. What is still on its way when the machine ends the test is in that part.
+fn losses(datagrams: &Datagrams, without_room: u64) -> Found {
+    let percent = |count: f64| count * 100.0 / (datagrams.sent as f64).max(1.0);
+    let missing = datagrams.sent as f64 - datagrams.received as f64;
+    vec![
+        (UDP_LOST, percent(missing)),
+        (
+            UDP_LOST_BEHIND_CABLE,
+            percent(missing - without_room as f64),
+        ),
+    ]
+}
+
 impl Stage<'_> {
     /// Starts what boots machines, and sends frames to them.
     ///
@@ -195,6 +209,7 @@ impl Stage<'_> {
         let cable = Cable::open(self.network.cable()).context("looking for the machine's cable")?;
         let before = cable.dropped();
         let json = ladder::examine(lab, machine, doctor, (&words, "doctor"), timeout, |_| {})?;
+        let without_room = cable.dropped().saturating_sub(before);
         let mut report = Report::from_json(&json).context("the report on the serial port")?;
         if let Some(missing) = report.not_measured.first() {
             bail!("{}: {}", missing.check, missing.reason);
@@ -208,12 +223,7 @@ impl Stage<'_> {
             _ => (rate, test.bits_per_second() / 1e6),
         }];
         if let (Some(datagrams), Direction::Receive) = (&stream.datagrams, test.direction) {
-            let all = datagrams.received + datagrams.lost;
-            let percent = |lost: u64| lost as f64 * 100.0 / all.max(1) as f64;
-            found.push((UDP_LOST, percent(datagrams.lost)));
-            let without_room = cable.dropped().saturating_sub(before);
-            let behind = datagrams.lost.saturating_sub(without_room);
-            found.push((UDP_LOST_BEHIND, percent(behind)));
+            found.extend(losses(datagrams, without_room));
         }
         Ok(found)
     }
@@ -249,5 +259,28 @@ impl Stage<'_> {
         let kbit_s = seen.groups.get(1).filter(|text| !text.is_empty());
         let kbit_s = kbit_s.with_context(|| running.console.tail(15))?;
         Ok(vec![(LINUX_RECEIVES, kbit_s.parse::<f64>()? / 1e3)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_cable_dropped_is_not_lost_behind_it() {
+        let datagrams = Datagrams {
+            sent: 1000,
+            received: 700,
+            lost: 290,
+            ..Datagrams::default()
+        };
+        let shares = |without_room| {
+            losses(&datagrams, without_room)
+                .into_iter()
+                .map(|(_, share)| share)
+        };
+        assert_eq!(Vec::from_iter(shares(300)), [30.0, 0.0]);
+        assert_eq!(Vec::from_iter(shares(250)), [30.0, 5.0]);
+        assert_eq!(Vec::from_iter(shares(320)), [30.0, -2.0]);
     }
 }
