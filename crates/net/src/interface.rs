@@ -26,9 +26,9 @@ use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
-/// Datagrams that wait for their next hop or for the transmit ring; more are refused.
+/// Frames that may wait for their next hop or for the transmit ring before a socket's datagram is refused.
 const WAITING: usize = 64;
-/// What the station itself has to say may wait besides: among it are the questions for those next hops.
+/// So many more may wait of what nobody is refused: broadcasts, and what the station itself has to say, the questions for those next hops among it.
 const OWN: usize = 32;
 /// How long a packet waits for its next hop.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -123,7 +123,7 @@ impl Interface {
 
     /// How packets get to `remote`, for another engine of the team. `None` without an address or a route.
     pub(crate) fn route(&self, remote: IpAddr, now: Instant) -> Option<Route> {
-        let (local, next_hop) = self.ends(remote, now)?;
+        let (local, next_hop) = self.source_and_hop(remote, now)?;
         Some(Route {
             remote,
             local,
@@ -134,26 +134,20 @@ impl Interface {
 
     /// The address to send from to `remote`; `None` without an address or a route.
     pub(crate) fn source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        self.ends(remote, now).map(|(local, _)| local)
+        self.source_and_hop(remote, now).map(|(source, _)| source)
     }
 
-    /// The same, and whom packets to `remote` are handed to.
-    fn ends(&self, remote: IpAddr, now: Instant) -> Option<(IpAddr, IpAddr)> {
+    /// The address to send from to `remote`, and whom packets there are handed to.
+    fn source_and_hop(&self, remote: IpAddr, now: Instant) -> Option<(IpAddr, IpAddr)> {
         if let Some(route) = self.leader_routes.to(remote) {
             return Some((route.local, route.next_hop));
         }
-        match remote {
-            IpAddr::V4(remote) => {
-                let config = self.v4.as_ref()?;
-                let hop = config.next_hop(remote)?;
-                Some((config.address.address().into(), hop.into()))
-            }
-            IpAddr::V6(remote) => {
-                let v6 = self.v6.as_ref()?;
-                let hop = v6.next_hop(remote, now)?;
-                Some((v6.source(remote, now)?.into(), hop.into()))
-            }
-        }
+        let hop = self.own_hop(remote, now)?;
+        let source = match remote {
+            IpAddr::V4(_) => self.address4()?.into(),
+            IpAddr::V6(remote) => self.v6.as_ref()?.source(remote, now)?.into(),
+        };
+        Some((source, hop))
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
@@ -170,9 +164,14 @@ impl Interface {
 
     /// Whom a packet to `remote` is handed to.
     fn next_hop(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
-        if let Some(route) = self.leader_routes.to(remote) {
-            return Some(route.next_hop);
+        match self.leader_routes.to(remote) {
+            Some(route) => Some(route.next_hop),
+            None => self.own_hop(remote, now),
         }
+    }
+
+    /// The same by the routes that this engine has itself.
+    fn own_hop(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
         match remote {
             IpAddr::V4(remote) => self.v4.as_ref()?.next_hop(remote).map(IpAddr::V4),
             IpAddr::V6(remote) => self.v6.as_ref()?.next_hop(remote, now).map(IpAddr::V6),
@@ -242,8 +241,8 @@ impl Interface {
         payload: &[u8],
         now: Instant,
     ) -> Result<(), NetError> {
-        let ends = self.ends(remote.ip(), now);
-        let (local, hop) = ends.ok_or(NetError::Unreachable)?;
+        let way = self.source_and_hop(remote.ip(), now);
+        let (local, hop) = way.ok_or(NetError::Unreachable)?;
         if self.outbox.len() >= WAITING {
             return Err(NetError::Full);
         }

@@ -87,7 +87,13 @@ impl UdpSocket {
 
     /// The next datagram: its sender and its payload. Never ready on a socket with a sink of its own.
     pub async fn receive(&self) -> (SocketAddr, Vec<u8>) {
-        until(|| self.queue.as_ref()?.borrow_mut().pop()).await
+        until(|| self.try_receive()).await
+    }
+
+    /// The same, if there is one already.
+    #[must_use]
+    pub fn try_receive(&self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.queue.as_ref()?.borrow_mut().pop()
     }
 }
 

@@ -8,7 +8,7 @@ use wireboot_report::{Finding, Report};
 /// Columns that a line may have: one less than the smallest screen, which goes to the next line behind its last.
 const COLUMNS: usize = 79;
 
-/// The verdict, the findings by number, and what was not measured.
+/// The verdict, the findings by number, and the remarks.
 pub(super) fn lines(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     add(&mut lines, "", &wireboot_diagnosis::verdict(report));
@@ -19,10 +19,11 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         lines.push(String::new());
         self::finding(&mut lines, number, finding);
     }
-    if !report.not_measured.is_empty() {
+    let mut remarks = report.remarks().peekable();
+    if remarks.peek().is_some() {
         lines.push(String::new());
     }
-    for remark in report.remarks() {
+    for remark in remarks {
         add(&mut lines, "", &remark);
     }
     lines

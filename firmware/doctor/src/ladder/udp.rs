@@ -1,13 +1,14 @@
-//! UDP by our engine, for the rungs of frames: what leaves and what comes is counted as it is for the driver below.
+//! UDP by our engine, for the rungs of frames: what leaves and what comes is counted as it is for the driver below. What the engine sends of itself
+//! meanwhile, a few questions for Ethernet addresses, counts at the sender, too.
 
 use super::frame::{self, Datagram};
 use super::frames::Tally;
+use super::upload::drive;
 use super::wire::Wire;
 use crate::error::Error;
 use crate::throughput::{configure, wait_for_router};
 use alloc::rc::Rc;
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::mem::take;
 use core::net::{IpAddr, SocketAddr};
 use wireboot_boot::card::AnyNic;
@@ -18,32 +19,15 @@ use wireboot_nic::{MacAddress, Nic, Transmit};
 use wireboot_platform::{Clock, random};
 use wireboot_wire::ladder::{DATA_PORT, PORT};
 
-/// Answers that are kept until they are looked at; there is one for each request.
-const ANSWERS: usize = 16;
-
 /// An engine on this processor, with sockets on the ports of [`wireboot_wire::ladder`].
 pub(crate) struct Udp {
     engine: Engine<Cable>,
     clock: Clock,
     sender: IpAddr,
     requests: UdpSocket,
-    answers: Rc<RefCell<Answers>>,
     /// Open as long as this.
     _data: UdpSocket,
     count: Rc<RefCell<Count>>,
-}
-
-/// What came to [`PORT`] since it was last looked at.
-#[derive(Default)]
-struct Answers(Vec<(SocketAddr, Vec<u8>)>);
-
-impl DatagramSink for Answers {
-    fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, _: Instant) {
-        if self.0.len() < ANSWERS {
-            let bytes = payload.chunks().flatten().copied().collect();
-            self.0.push((ends.remote_end(), bytes));
-        }
-    }
 }
 
 /// What came to [`DATA_PORT`] since it was last looked at.
@@ -66,27 +50,21 @@ impl Udp {
         let mut engine = Engine::new(engine::cable(nic), random::seed().0);
         let stack = engine.stack();
         configure(&stack, leases);
-        let (answers, count) = <(Rc<RefCell<Answers>>, Rc<RefCell<Count>>)>::default();
-        let requests = stack.udp_on_with_sink(PORT, answers.clone());
+        let count = Rc::<RefCell<Count>>::default();
+        let requests = stack.udp_on(PORT);
         let data = stack.udp_on_with_sink(DATA_PORT, count.clone());
-        let ready = Rc::new(Cell::new(false));
-        let is_ready = ready.clone();
-        engine.spawn(async move {
+        // A card that fails is told of by what is measured.
+        let _ = drive(&mut engine, clock, async move {
             wait_for_router(&stack, sender).await;
-            is_ready.set(true);
         });
-        let mut udp = Self {
+        Self {
             engine,
             clock,
             sender,
             requests,
-            answers,
             _data: data,
             count,
-        };
-        // A card that fails is told of by what is measured.
-        while udp.turn().is_ok() && !ready.get() {}
-        udp
+        }
     }
 
     /// The card, still running.
@@ -110,7 +88,7 @@ impl Wire for Udp {
         self.turn()?;
         let came = take(&mut *self.count.borrow_mut());
         tally.add(came.datagrams, came.bytes);
-        for (from, text) in take(&mut self.answers.borrow_mut().0) {
+        while let Some((from, text)) = self.requests.try_receive() {
             // The engine alone needs to know which station it is.
             tally.answered(&text, (from.ip(), from.port()), MacAddress::default());
         }

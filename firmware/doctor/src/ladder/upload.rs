@@ -84,7 +84,7 @@ async fn close(mut stream: TcpStream) -> Result<(), NetError> {
 }
 
 /// Turns the engine until `task` is over. Gives what it gave, and the ticks of the turns that moved packets.
-fn drive<T: 'static>(
+pub(super) fn drive<T: 'static>(
     engine: &mut Engine<Cable>,
     clock: Clock,
     task: impl Future<Output = T> + 'static,

@@ -147,8 +147,9 @@ pub(super) fn open(
             match LadderServer::bind(listen, networks, turns.clone(), events.clone()) {
                 Ok(server) => ladder_servers.push(server),
                 Err(error) => events.say(format!(
-                    "reports are taken, but machines that measure their network are sent no frames: UDP port {0} cannot be used ({error}); find who has it with `ss -lunp sport = :{0}`",
-                    ladder::PORT
+                    "reports are taken, but machines that measure their network are sent no frames: UDP port {} cannot be used ({error}){}",
+                    ladder::PORT,
+                    remedy(error.kind(), "UDP", ladder::PORT).map_or(String::new(), |remedy| format!("; {remedy}"))
                 )),
             }
         }
@@ -546,6 +547,20 @@ fn without(listen: &Listen, option: &'static str) -> &'static str {
     }
 }
 
+/// What to do about a port that could not be had, where that is known.
+fn remedy(error: io::ErrorKind, protocol: &str, port: u16) -> Option<String> {
+    match error {
+        io::ErrorKind::AddrInUse => {
+            let flags = if protocol == "UDP" { "-lunp" } else { "-ltnp" };
+            Some(format!("find it with `ss {flags} sport = :{port}`"))
+        }
+        io::ErrorKind::PermissionDenied => Some(
+            "run as root, or give this program the capabilities cap_net_bind_service, cap_net_raw and cap_net_admin".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
 /// Why a port could not be had, and what to do.
 fn bind_error(
     error: io::Error,
@@ -554,15 +569,15 @@ fn bind_error(
     service: &str,
     option: &str,
 ) -> anyhow::Error {
-    let advice = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let flags = if protocol == "UDP" { "-lunp" } else { "-ltnp" };
-            format!("another program, most likely another {service} server, has it: find it with `ss {flags} sport = :{port}`, or use {option}")
+    let remedy = remedy(error.kind(), protocol, port);
+    let advice = match (error.kind(), remedy) {
+        (io::ErrorKind::AddrInUse, Some(remedy)) => {
+            format!(
+                "another program, most likely another {service} server, has it: {remedy}, or use {option}"
+            )
         }
-        io::ErrorKind::PermissionDenied => {
-            "run as root, or give this program the capabilities cap_net_bind_service, cap_net_raw and cap_net_admin".to_owned()
-        }
-        _ => format!("see {option}"),
+        (_, Some(remedy)) => remedy,
+        (_, None) => format!("see {option}"),
     };
     anyhow::Error::new(error).context(format!(
         "cannot use {protocol} port {port} for {service}: {advice}"

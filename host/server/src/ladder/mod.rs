@@ -160,7 +160,8 @@ impl LadderServer {
         }
     }
 
-    /// Sends, unless others do, or the network is to rest. So what has waited meanwhile is not served: who still wants it asks again.
+    /// Sends, unless others do, or the network is to rest: where no cable says what there is room for, what has waited meanwhile is not served, and who still wants it asks
+    /// again.
     fn take_turn<T>(&self, now: Instant, send: impl FnOnce() -> T) -> Option<T> {
         let mut rested = self.turns.0.try_lock().ok()?;
         if now < *rested {
