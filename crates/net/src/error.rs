@@ -17,6 +17,9 @@ pub enum NetError {
     /// No address, or no route to there.
     #[error("no route: this machine has no address, or the destination needs a gateway")]
     Unreachable,
+    /// A datagram that no packet of the link holds.
+    #[error("the datagram is longer than a packet of this link")]
+    TooLong,
     /// Too much waits to be sent.
     #[error("too many packets wait to be sent (does the next hop answer ARP?)")]
     Full,

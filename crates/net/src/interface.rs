@@ -1,6 +1,7 @@
 //! The station on its link, over both IP versions: addresses, routes, neighbours, and the packets that wait for one.
 
 mod leader_routes;
+mod outbox;
 mod v4;
 mod v6;
 
@@ -13,36 +14,21 @@ use crate::fragments::Fragments;
 use crate::ipv6::cache::{Cache, Due, Heard};
 use crate::ipv6::multicast_mac;
 use crate::ipv6::source::{Candidate, order};
-use crate::output::Path;
+use crate::output::{Path, datagram_len};
 use crate::packet::{BROADCAST, Version, put};
 use crate::path_mtu::{self, PathMtus, TooBig};
 use crate::quote::{Quoted, port_unreachable};
 use crate::random::Random;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use leader_routes::LeaderRoutes;
+use outbox::{Outbox, Outgoing};
 use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
-/// Frames that may wait for their next hop or for the transmit ring before a socket's datagram is refused.
-const WAITING: usize = 64;
-/// So many more may wait of what nobody is refused: broadcasts, and what the station itself has to say, the questions for those next hops among it.
-const OWN: usize = 32;
 /// How long a packet waits for its next hop.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Answers to strangers wait only while so few packets do.
-const ANSWERS: usize = 16;
-
-/// A frame that is complete but for the address of its next hop.
-struct Outgoing {
-    frame: Vec<u8>,
-    offload: Offload,
-    to: NextHop,
-    until: Instant,
-}
-
 #[derive(Clone, Copy)]
 enum NextHop {
     Known(MacAddress),
@@ -75,9 +61,7 @@ pub(crate) struct Interface {
     neighbors: Cache,
     pub path_mtus: PathMtus,
     fragments: Fragments,
-    outbox: VecDeque<Outgoing>,
-    /// Memory of frames that have left, for the next ones.
-    spare: Vec<Vec<u8>>,
+    outbox: Outbox,
     /// An address that is being probed, and who claimed it.
     pub probe: Option<(Ipv4Addr, Option<MacAddress>)>,
     /// Somebody else answers echo requests.
@@ -101,8 +85,7 @@ impl Interface {
             neighbors: Cache::default(),
             path_mtus: PathMtus::default(),
             fragments: Fragments::default(),
-            outbox: VecDeque::new(),
-            spare: Vec::new(),
+            outbox: Outbox::default(),
             probe: None,
             mute: false,
             wake: None,
@@ -233,7 +216,7 @@ impl Interface {
     /// Sends a UDP datagram from `port`.
     ///
     /// # Errors
-    /// [`NetError::Unreachable`] without an address or a route, [`NetError::Full`].
+    /// [`NetError::Unreachable`] without an address or a route, [`NetError::TooLong`], [`NetError::Full`].
     pub(crate) fn send(
         &mut self,
         port: u16,
@@ -243,12 +226,15 @@ impl Interface {
     ) -> Result<(), NetError> {
         let way = self.source_and_hop(remote.ip(), now);
         let (local, hop) = way.ok_or(NetError::Unreachable)?;
-        if self.outbox.len() >= WAITING {
+        if datagram_len(&remote.ip(), payload) > usize::from(self.link_mtu) {
+            return Err(NetError::TooLong);
+        }
+        if !self.outbox.has_room() {
             return Err(NetError::Full);
         }
         let to = self.toward(hop, now);
         let (frame, offload) = self.datagram(SocketAddr::new(local, port), remote, payload);
-        self.push(frame, offload, to, now);
+        self.outbox.push_datagram(outgoing(frame, offload, to, now));
         Ok(())
     }
 
@@ -271,7 +257,7 @@ impl Interface {
         payload: &[u8],
     ) -> (Vec<u8>, Offload) {
         let path = self.over([0; 6], (local.ip(), remote.ip()));
-        let mut frame = self.spare.pop().unwrap_or_default();
+        let mut frame = self.outbox.memory();
         let ports = [local.port(), remote.port()];
         let offload = path.datagram(&mut frame, ports, payload, self.device);
         (frame, offload)
@@ -288,14 +274,7 @@ impl Interface {
     }
 
     fn push(&mut self, frame: Vec<u8>, offload: Offload, to: NextHop, now: Instant) {
-        if self.outbox.len() < WAITING + OWN {
-            self.outbox.push_back(Outgoing {
-                frame,
-                offload,
-                to,
-                until: now + PATIENCE,
-            });
-        }
+        self.outbox.push(outgoing(frame, offload, to, now));
     }
 
     /// Hears what a neighbour says of an address.
@@ -337,9 +316,7 @@ impl Interface {
                     if let (Some(v6), IpAddr::V6(address)) = (&mut self.v6, address) {
                         v6.slaac.routers.unreachable(address);
                     }
-                    let waits =
-                        |out: &Outgoing| matches!(out.to, NextHop::Neighbor(hop) if hop == address);
-                    self.outbox.retain(|out| !waits(out));
+                    self.outbox.drop_all_to(address);
                 }
             }
         }
@@ -380,15 +357,22 @@ impl Interface {
             }) {
                 Err(SendError::Full) => return Ok(()),
                 Err(SendError::Fault(fault)) => return Err(fault),
-                Ok(()) | Err(SendError::TooLong) => {
-                    let left = self.outbox.remove(index);
-                    if let (Some(left), true) = (left, self.spare.len() < WAITING) {
-                        self.spare.push(left.frame);
-                    }
+                Ok(()) => self.outbox.left(index),
+                Err(SendError::TooLong) => {
+                    self.outbox.remove(index);
                 }
             }
         }
         Ok(())
+    }
+}
+
+fn outgoing(frame: Vec<u8>, offload: Offload, to: NextHop, now: Instant) -> Outgoing {
+    Outgoing {
+        frame,
+        offload,
+        to,
+        until: now + PATIENCE,
     }
 }
 
@@ -413,6 +397,7 @@ fn error_delivery(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> O
 
 #[cfg(test)]
 mod tests {
+    use super::outbox::{OWN, WAITING};
     use super::*;
     use crate::tests::card::Card;
     use alloc::vec;
@@ -467,10 +452,10 @@ mod tests {
             ..Card::default()
         };
         interface.broadcast(local, host, &[0x55; 1000], now);
-        let memory = interface.outbox.back().unwrap().frame.as_ptr();
+        let memory = interface.outbox.last().unwrap().frame.as_ptr();
         interface.transmit(&mut card, now).unwrap();
         interface.broadcast(local, host, b"short", now);
-        assert_eq!(interface.outbox.back().unwrap().frame.as_ptr(), memory);
+        assert_eq!(interface.outbox.last().unwrap().frame.as_ptr(), memory);
         interface.transmit(&mut card, now).unwrap();
         let lengths = card.frames.iter().map(|(frame, _)| frame.len());
         assert_eq!(Vec::from_iter(lengths), [42 + 1000, 42 + 5]);
@@ -481,7 +466,7 @@ mod tests {
             interface.transmit(&mut card, now).unwrap();
         }
         assert_eq!(card.frames.len(), 2 + 3 * WAITING);
-        assert!(interface.spare.len() <= WAITING);
+        assert!(interface.outbox.spare() <= WAITING);
     }
 
     /// RFC 4861, section 6.3.7: three solicitations of routers, four seconds apart, besides other things.

@@ -35,6 +35,11 @@ pub(crate) const fn headers_len(remote: &IpAddr) -> usize {
         }
 }
 
+/// Bytes of the IP packet of a datagram to `remote`.
+pub(crate) const fn datagram_len(remote: &IpAddr, payload: &[u8]) -> usize {
+    headers_len(remote) - ETHERNET_HEADER + UDP_HEADER + payload.len()
+}
+
 impl Path {
     /// Writes the headers before `len` bytes of `protocol`, and returns where those begin.
     pub(crate) fn write(&self, frame: &mut [u8], protocol: u8, len: usize) -> usize {

@@ -68,7 +68,7 @@ impl UdpSocket {
     /// Sends one datagram. It leaves at the next turn of the engine, after its next hop has answered if need be.
     ///
     /// # Errors
-    /// [`NetError::Unreachable`] without an address or route, [`NetError::Full`] when too many datagrams wait.
+    /// [`NetError::Unreachable`] without an address or route, [`NetError::TooLong`] beyond the link's MTU, [`NetError::Full`] when too many datagrams wait.
     pub fn send_to(&self, remote: SocketAddr, payload: &[u8]) -> Result<(), NetError> {
         let now = self.stack.now();
         let mut state = self.stack.state();

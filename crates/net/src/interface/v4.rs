@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791), ARP (RFC 826, RFC 5227) and ICMP (RFC 792).
 
-use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery};
+use super::{Delivery, Interface, NextHop, error_delivery};
 use crate::checksum;
 use crate::fragments::Fragment;
 use crate::ipv6::cache::Heard;
@@ -88,7 +88,7 @@ impl Interface {
         if let Some(heard) = &heard {
             self.heard(heard, now);
         }
-        if !arp.reply && self.address4() == Some(arp.target) && self.outbox.len() < ANSWERS {
+        if !arp.reply && self.address4() == Some(arp.target) && self.outbox.has_room_for_answer() {
             let frame = arp_packet(2, self.station, arp.target, arp.sender_mac, arp.sender);
             self.push(frame, Offload::None, NextHop::Known(arp.sender_mac), now);
         }
@@ -185,7 +185,7 @@ impl Interface {
         let Some(hop) = self.next_hop(path.1, now) else {
             return;
         };
-        if self.outbox.len() >= ANSWERS {
+        if !self.outbox.has_room_for_answer() {
             return;
         }
         let to = self.toward(hop, now);

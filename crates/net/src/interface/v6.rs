@@ -1,6 +1,6 @@
 //! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
 
-use super::{ANSWERS, Delivery, Interface, NextHop, error_delivery, group_mac};
+use super::{Delivery, Interface, NextHop, error_delivery, group_mac};
 use crate::fragments::Fragment;
 use crate::ipv6::cache::Heard;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
@@ -140,7 +140,7 @@ impl Interface {
 
     /// Answers a stranger, unless much waits already.
     fn answer6(&mut self, packet: &[u8], mac: Option<MacAddress>, now: Instant) {
-        if self.outbox.len() < ANSWERS {
+        if self.outbox.has_room_for_answer() {
             self.send6(packet, mac, now);
         }
     }
