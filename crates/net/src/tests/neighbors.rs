@@ -4,7 +4,7 @@ use super::forged::{Bench, arp, frame6, has, transport_checksum};
 use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER, SERVER_MAC, SERVER6, Version};
 use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac, ndisc::NeighborAdvertisement};
 use crate::packet::put;
-use crate::{Engine, Ipv4Addr, Ipv6Addr, NetError};
+use crate::{Engine, IpAddr, Ipv4Addr, Ipv6Addr, NetError};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use std::vec;
@@ -466,6 +466,98 @@ fn a_burst_to_a_neighbour_that_is_not_known_yet_arrives() {
         bench.run_until_idle();
         let arrived = bench.heard.iter().filter(|frame| frame.ends_with(b"burst"));
         assert_eq!(arrived.count(), queued);
+    }
+}
+
+/// So many neighbours are asked for at once (`INCOMPLETE`), however many datagrams wait for them.
+#[test]
+fn all_neighbours_that_a_burst_goes_to_are_asked_for_at_once() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        bench.answers = false;
+        bench.run_until_idle();
+        let socket = bench.stack.udp_on(5000);
+        let hosts = (100..108_u8).map(|last| match version {
+            Version::V4 => IpAddr::from([10, 0, 0, last]),
+            Version::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
+        });
+        for host in hosts.clone().cycle() {
+            if socket.send_to((host, 69).into(), b"burst").is_err() {
+                break;
+            }
+        }
+        bench.heard.clear();
+        bench.turn();
+        for host in hosts {
+            let target = match host {
+                IpAddr::V4(host) => host.octets().to_vec(),
+                IpAddr::V6(host) => host.octets().to_vec(),
+            };
+            // Where ARP and a solicitation have it.
+            let at = if version == Version::V4 { 38 } else { 62 };
+            let asks = |frame: &&Vec<u8>| frame.get(at..at + target.len()) == Some(&target[..]);
+            assert_eq!(bench.heard.iter().filter(asks).count(), 1, "{host}");
+        }
+    }
+}
+
+/// Whoever asks for us hears that we are here, also while a socket sends all that it may.
+#[test]
+fn who_asks_for_us_is_answered_while_datagrams_wait() {
+    let mut bench = Bench::silent(Version::V4);
+    bench.answers = false;
+    let socket = bench.stack.udp_on(5000);
+    let to = (Version::V4.stranger(), 69).into();
+    while socket.send_to(to, b"burst").is_ok() {}
+    bench.turn();
+    bench.send(&arp(1, SERVER_MAC, SERVER, CLIENT));
+    bench.run_until_idle();
+    let answer = arp(2, CLIENT_MAC, CLIENT, SERVER);
+    let answers = bench
+        .heard
+        .iter()
+        .filter(|heard| heard[14..32] == answer[14..32]);
+    assert_eq!(answers.count(), 1);
+}
+
+/// A neighbour that has not answered yet does not hold up what goes to others.
+#[test]
+fn what_waits_for_a_neighbour_holds_up_no_other() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let socket = bench.stack.udp_on(5000);
+        let (known, unknown) = (version.server().ip(), version.stranger());
+        socket.send_to((known, 69).into(), b"first").unwrap();
+        bench.run_until_idle();
+        for (turn, host) in (0..4).zip([unknown, known].into_iter().cycle()) {
+            let text = [b"turn", &[turn][..]].concat();
+            socket.send_to((host, 69).into(), &text).unwrap();
+        }
+        bench.run_until_idle();
+        let sent = |turn| {
+            let text = [b"turn", &[turn][..]].concat();
+            let frames = bench.heard.iter().filter(|frame| frame.ends_with(&text));
+            frames.count()
+        };
+        assert_eq!([0, 1, 2, 3].map(sent), [0, 1, 0, 1]);
+    }
+}
+
+#[test]
+fn a_datagram_that_no_packet_holds_is_refused() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let socket = bench.stack.udp_on(5000);
+        let to = (version.server().ip(), 69).into();
+        let most = 1500 - if version == Version::V4 { 28 } else { 48 };
+        for (len, sent) in [
+            (most, Ok(())),
+            (most + 1, Err(NetError::TooLong)),
+            (1 << 16, Err(NetError::TooLong)),
+        ] {
+            assert_eq!(socket.send_to(to, &vec![0; len]), sent);
+        }
+        bench.run_until_idle();
     }
 }
 
