@@ -60,7 +60,9 @@ impl From<NetError> for Ending {
         match error {
             NetError::Refused => Self::Refused,
             NetError::TimedOut => Self::Silent,
-            NetError::Unreachable | NetError::NoPort | NetError::Full => Self::Unreachable,
+            NetError::Unreachable | NetError::NoPort | NetError::Full | NetError::TooLong => {
+                Self::Unreachable
+            }
             NetError::Reset | NetError::Fault(_) => Self::Reset,
         }
     }

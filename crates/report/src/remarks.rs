@@ -26,7 +26,10 @@ impl Report {
             "boot" => !self.dry_boots.is_empty(),
             "cost" => !self.costs.is_empty(),
             "dma" => self.memory.is_some(),
-            "frames" => self.ladder.is_some(),
+            "frames" => self
+                .ladder
+                .as_ref()
+                .is_some_and(|ladder| !ladder.rungs.is_empty()),
             "trace" => self.trace.is_some(),
             "profile" => self.profile.is_some(),
             "sweep" => !self.sweep.is_empty(),
@@ -85,17 +88,44 @@ mod tests {
         for check in CHECKS {
             assert!(without(check).lacks_a_check(), "{check}");
         }
-        let mut report = without("frames");
-        report.ladder = Some(Ladder::default());
-        assert!(!report.lacks_a_check());
-        let mut report = without("ttcp");
-        let test = |check: &str| Throughput {
+        let mut report = Report::new();
+        report.surroundings = Some(Default::default());
+        report.dry_boots = vec![Default::default()];
+        report.costs = vec![Default::default()];
+        report.memory = Some(Default::default());
+        report.ladder = Some(Ladder {
+            rungs: vec![Default::default()],
+            ..Ladder::default()
+        });
+        report.trace = Some(Default::default());
+        report.profile = Some(Default::default());
+        report.sweep = vec![Default::default()];
+        report.throughput = ["iperf3", "ttcp"].map(test).into();
+        for check in CHECKS.into_iter().filter(|check| *check != "check") {
+            report.not_measured = without(check).not_measured;
+            assert!(!report.lacks_a_check(), "{check}");
+            // Each by its own part alone.
+            let mut others = report.clone();
+            match check {
+                "net" => others.surroundings = None,
+                "boot" => others.dry_boots.clear(),
+                "cost" => others.costs.clear(),
+                "dma" => others.memory = None,
+                // Begun, and nothing was measured.
+                "frames" => others.ladder = Some(Ladder::default()),
+                "trace" => others.trace = None,
+                "profile" => others.profile = None,
+                "sweep" => others.sweep.clear(),
+                check => others.throughput.retain(|test| test.check != check),
+            }
+            assert!(others.lacks_a_check(), "{check}");
+        }
+    }
+
+    fn test(check: &str) -> Throughput {
+        Throughput {
             check: check.into(),
             ..Throughput::default()
-        };
-        report.throughput = vec![test("iperf3")];
-        assert!(report.lacks_a_check());
-        report.throughput.push(test("ttcp"));
-        assert!(!report.lacks_a_check());
+        }
     }
 }

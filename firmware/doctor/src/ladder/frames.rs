@@ -416,6 +416,16 @@ mod tests {
             tally.take((&[&datagram(last, from, PORT, text.as_bytes())], None));
             assert_eq!(tally.answer, None);
         }
+        // By an engine, which reads frames itself.
+        tally.add(3, 54);
+        assert_eq!((tally.datagrams, tally.bytes), (7, 254));
+        let text = Answer::Counted {
+            number: 7,
+            frames: 2,
+        };
+        let sender = IpAddr::from([10, 77, 0, 1]);
+        tally.answered(text.emit().as_bytes(), (sender, PORT), [0; 6]);
+        assert_eq!(tally.answer.take(), Some((text, [0; 6])));
         let answer = Answer::Counted {
             number: 7,
             frames: 1,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 
 use crate::bench::linux;
@@ -207,9 +207,13 @@ impl Stage<'_> {
         let timeout = PATIENCE + Duration::from_secs(self.seconds.into());
         let (lab, machine, doctor) = (self.lab, self.machine(), &self.doctor);
         let cable = Cable::open(self.network.cable()).context("looking for the machine's cable")?;
-        let before = cable.dropped();
+        let dropped = || {
+            let told = cable.dropped();
+            told.context("the machine's cable has no counters")
+        };
+        let before = dropped()?;
         let json = ladder::examine(lab, machine, doctor, (&words, "doctor"), timeout, |_| {})?;
-        let without_room = cable.dropped().saturating_sub(before);
+        let without_room = dropped()?.saturating_sub(before);
         let mut report = Report::from_json(&json).context("the report on the serial port")?;
         if let Some(missing) = report.not_measured.first() {
             bail!("{}: {}", missing.check, missing.reason);
@@ -223,6 +227,7 @@ impl Stage<'_> {
             _ => (rate, test.bits_per_second() / 1e6),
         }];
         if let (Some(datagrams), Direction::Receive) = (&stream.datagrams, test.direction) {
+            ensure!(datagrams.sent > 0, "the server says that it sent nothing");
             found.extend(losses(datagrams, without_room));
         }
         Ok(found)

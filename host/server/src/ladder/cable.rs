@@ -36,20 +36,24 @@ impl Cable {
         })
     }
 
-    /// Frames that have found no room in the cable so far.
+    /// Frames that have found no room in the cable so far; `None` where the kernel does not tell.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.counters().dropped
+    pub fn dropped(&self) -> Option<u64> {
+        self.read().map(|counters| counters.dropped)
     }
 
     pub(super) fn counters(&self) -> Counters {
+        self.read().unwrap_or_default()
+    }
+
+    fn read(&self) -> Option<Counters> {
         let mut table = Vec::new();
         let mut page = [0; PAGE];
         while let Ok(len @ 1..) = self.table.read_at(&mut page, table.len() as u64) {
             table.extend_from_slice(page.get(..len).unwrap_or_default());
         }
         let table = String::from_utf8_lossy(&table);
-        Counters::parse(&table, &self.interface).unwrap_or_default()
+        Counters::parse(&table, &self.interface)
     }
 }
 
@@ -95,7 +99,8 @@ impl<'a> Pace<'a> {
 
     /// Frames that found no room so far.
     pub(super) fn dropped(&self) -> u64 {
-        self.cable.dropped().saturating_sub(self.before.dropped)
+        let now = self.cable.counters().dropped;
+        now.saturating_sub(self.before.dropped)
     }
 }
 
