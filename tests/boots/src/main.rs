@@ -10,7 +10,6 @@ mod controllers;
 mod doctor;
 mod failures;
 mod firmware_drivers;
-mod gdb;
 mod instructions;
 mod ipv6;
 mod ipxe;
@@ -43,6 +42,7 @@ mod two_versions;
 
 use std::cmp::Reverse;
 use std::num::NonZero;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc;
 use std::thread::available_parallelism;
@@ -580,12 +580,14 @@ fn boots() -> anyhow::Result<ExitCode> {
     arguments
         .test_threads
         .get_or_insert((processors + WAITING).min(MOST_AT_ONCE));
+    let snapshots = tempfile::tempdir().context("making a directory for snapshots")?;
     let (sender, outcomes) = mpsc::channel();
     let trial = |(name, _): &(&'static str, Case)| {
         let (name, sender) = (*name, sender.clone());
+        let snapshots = snapshots.path().to_owned();
         Trial::test(name, move || {
             let began = Instant::now();
-            let result = alone(name);
+            let result = alone(name, &snapshots);
             let outcome = Outcome {
                 name,
                 took: began.elapsed(),
@@ -614,7 +616,7 @@ fn boots() -> anyhow::Result<ExitCode> {
     }
     let mut code = ExitCode::SUCCESS;
     for name in failed {
-        match alone(name) {
+        match alone(name, snapshots.path()) {
             Ok(()) => println!("{name} failed, and succeeded when made again"),
             Err(error) => {
                 println!("{name} failed twice, the second time with {error}");
@@ -626,9 +628,15 @@ fn boots() -> anyhow::Result<ExitCode> {
 }
 
 /// Starts a boot in a process of its own. The error is what that says.
-fn alone(name: &str) -> Result<(), String> {
+fn alone(name: &str, snapshots: &Path) -> Result<(), String> {
+    let boot = |program| {
+        Command::new(program)
+            .args([ALONE, name])
+            .env(scene::SNAPSHOTS, snapshots)
+            .output()
+    };
     let output = std::env::current_exe()
-        .and_then(|program| Command::new(program).args([ALONE, name]).output())
+        .and_then(boot)
         .map_err(|error| format!("starting the boot: {error}"))?;
     if output.status.success() {
         return Ok(());

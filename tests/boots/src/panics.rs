@@ -12,10 +12,10 @@ use wireboot_lab::network::{INTERFACE, SERVER};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::sender::Sender;
 
-use crate::gdb::Debugger;
 use crate::processors::{THREE_ENGINES, slow, three_pairs};
 use crate::scene::{PATIENCE, Scene, expect, faulty_doctor, faulty_program};
 use crate::system;
+use wireboot_lab::gdb::Debugger;
 
 /// A machine that boots a program with a fault in it.
 struct Victim<'lab> {

@@ -12,9 +12,9 @@ use wireboot_lab::network::{NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
-use crate::gdb::Debugger;
 use crate::scene::{Scene, boot_program, expect};
 use crate::system;
+use wireboot_lab::gdb::Debugger;
 
 pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?.by_stick()?;

@@ -15,11 +15,11 @@ use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::{Firmware, RunningMachine};
 use wireboot_lab::variables;
 
-use crate::gdb::Debugger;
 use crate::loaders::{menu, prepare, prepare_by, start};
 use crate::processors::{CIRCLE, slow};
 use crate::scene::{Daemon, PATIENCE, Scene, expect, run};
 use crate::{secure_boot, servers, system};
+use wireboot_lab::gdb::Debugger;
 
 /// Packages that are not installed: some would concern the loader of this computer.
 const XEN: &str = "xen-hypervisor-4.17-amd64";
