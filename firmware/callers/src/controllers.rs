@@ -62,7 +62,7 @@ pub(crate) fn disconnect(device: Handle, file: &str, clock: Clock) -> Result<Vec
     efi::close(card, &PciIoProtocol::GUID);
     tell(format_args!("disconnect: the card is free"));
     // A callback that tells would do so in the midst of somebody else's line.
-    leavings::tell_answers(tokens)?;
+    leavings::tell_answers(tokens, clock)?;
     let connected = boot::connect_controller(card, &[], None, true);
     connected.map_err(|error| Failure::Refused("ConnectController", error.status()))?;
     drop(snp);

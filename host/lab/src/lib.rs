@@ -30,7 +30,7 @@ pub mod qemu;
 mod qmp;
 pub mod sender;
 pub mod server;
-mod snapshot;
+pub mod snapshot;
 pub mod station;
 pub mod statistics;
 pub mod timeline;

@@ -178,9 +178,6 @@ pub struct Machine {
     pub entropy: bool,
     /// QEMU's trace events to record: see [`RunningMachine::trace`].
     pub trace: Vec<String>,
-    /// Where snapshots of firmware are that has come to its first device: the machine begins with one of its kind, if it may. For tests to which
-    /// it is the same what the firmware does before: four fifths of the instructions of its start.
-    pub snapshots: Option<PathBuf>,
     /// More arguments.
     pub extra: Vec<OsString>,
 }
@@ -208,7 +205,6 @@ impl Machine {
             driver: None,
             entropy: true,
             trace: Vec::new(),
-            snapshots: None,
             extra: Vec::new(),
         }
     }
@@ -241,7 +237,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Builds the machine and switches it on. `name` names its files in the lab's scratch directory; `watch` sees the console live.
+    /// Builds the machine and switches it on; in tests, it begins with a snapshot if there is one of its kind ([`snapshot::DIRECTORY`]). `name` names its files in the lab's scratch directory; `watch` sees the console live.
     ///
     /// # Errors
     /// When QEMU does not start, with what it said.

@@ -15,6 +15,10 @@ use crate::gdb::Debugger;
 use crate::netns::Lab;
 use crate::qemu::{Accelerator, Firmware, Machine};
 
+/// The variable with the directory of snapshots, for tests: to those it is the same how the firmware starts, but for the time that it takes. Without it,
+/// machines begin at power-on.
+pub const DIRECTORY: &str = "WIREBOOT_SNAPSHOTS";
+
 /// Where Debian's OVMF has the configuration space of the first PCI device: the command register, which it writes before it looks for others.
 const COMMAND: u64 = 0xb000_0004;
 
@@ -26,13 +30,13 @@ const DEVICES: [&str; 5] = ["-chardev", "-device", "-drive", "-gdb", "-netdev"];
 
 /// The snapshot that the machine begins with. None is made for the first of a kind, which may be the only one; the second makes it.
 pub(crate) fn of(machine: &Machine, lab: &Lab) -> Result<Option<PathBuf>> {
-    let Some(directory) = &machine.snapshots else {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
         return Ok(None);
     };
     let Some(kind) = kind(machine)? else {
         return Ok(None);
     };
-    let snapshot = directory.join(format!("{kind:016x}"));
+    let snapshot = Path::new(&directory).join(format!("{kind:016x}"));
     if snapshot.exists() {
         return Ok(Some(snapshot));
     }

@@ -111,7 +111,8 @@ pub(crate) fn card_is_kept_until_it_is_disconnected(lab: &Lab) -> Result<()> {
     let answers = machine.console.all(&answered);
     ensure!(
         answers.len() == 2 && !answers.iter().any(|seen| seen.text.contains("SUCCESS")),
-        "the tokens were answered by {answers:?}"
+        "the tokens were answered by {answers:?}\n{}",
+        machine.console.tail(25)
     );
     scene.goes_on(&mut machine)
 }

@@ -53,6 +53,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use wireboot_lab::guest;
 use wireboot_lab::ip::IpVersion::{V4, V6};
 use wireboot_lab::netns::Lab;
+use wireboot_lab::snapshot;
 
 type Case = fn(&Lab) -> anyhow::Result<()>;
 
@@ -632,7 +633,7 @@ fn alone(name: &str, snapshots: &Path) -> Result<(), String> {
     let boot = |program| {
         Command::new(program)
             .args([ALONE, name])
-            .env(scene::SNAPSHOTS, snapshots)
+            .env(snapshot::DIRECTORY, snapshots)
             .output()
     };
     let output = std::env::current_exe()

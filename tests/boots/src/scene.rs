@@ -20,9 +20,6 @@ use crate::system::System;
 /// For a step of a boot: much longer than it takes, for machines that are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The variable with the directory of the machines' snapshots. Without it, firmware starts from the beginning.
-pub(crate) const SNAPSHOTS: &str = "WIREBOOT_SNAPSHOTS";
-
 /// The machine's name.
 pub(crate) const MACHINE: &str = "machine";
 
@@ -50,7 +47,6 @@ impl<'lab> Scene<'lab> {
             .context("copying wireboot.efi")?;
         let mut machine = Machine::new(accel::best(lab, false)?);
         machine.memory_mib = 768;
-        machine.snapshots = std::env::var_os(SNAPSHOTS).map(PathBuf::from);
         machine.network = Some(network.card());
         machine.pxe_only(Some(IpVersion::V4));
         Ok(Scene {
