@@ -5,7 +5,6 @@ use crate::{base_code, efi, snp};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::c_void;
-use core::iter;
 use core::mem;
 use core::ptr::{self, NonNull};
 use uefi::Handle;
@@ -41,22 +40,24 @@ unsafe extern "efiapi" fn told(_event: Event, context: *mut c_void) {
     tell(format_args!("a token was answered: {status:?}"));
 }
 
-/// Microseconds in which a token of a card that is gone is answered: the producer does so when its timer next fires.
+/// Microseconds in which the tokens of a card that is gone are answered: their producer does so when its timer next fires.
 const ANSWERED_WITHIN: u64 = 5_000_000;
 
 /// Tells how the tokens that [`ask_nobody`] gave are answered, if they are.
 pub(crate) fn tell_answers(tokens: [NonNull<HttpToken>; 2], clock: Clock) -> Result<(), Failure> {
     let begin = clock.micros();
+    let check = efi::services()?.check_event;
     for token in tokens {
-        // SAFETY: a token that this program has leaked; its status is read when its producer has answered it.
+        // SAFETY: a token that this program has leaked, whose producer does not change its event.
         let event = unsafe { (*token.as_ptr()).event };
-        let check = efi::services()?.check_event;
-        let late = || clock.micros() - begin > ANSWERED_WITHIN;
-        // SAFETY: its event is never closed.
-        let answered = iter::repeat_with(|| unsafe { check(event) } == Status::SUCCESS)
-            .find(|answered| *answered || late());
-        if answered == Some(true) {
-            // SAFETY: as above.
+        // SAFETY: the event is never closed.
+        let is_answered = || unsafe { check(event) } == Status::SUCCESS;
+        let mut answered = is_answered();
+        while !answered && clock.micros() - begin < ANSWERED_WITHIN {
+            answered = is_answered();
+        }
+        if answered {
+            // SAFETY: leaked, and its producer is done with it.
             let status = unsafe { (*token.as_ptr()).status };
             tell(format_args!("a token was answered: {status:?}"));
         }

@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// A jump to itself.
 const LOOP: [u8; 2] = [0xeb, 0xfe];
 
-/// A machine that stands still while the debugger is there.
+/// A machine that stands still when the debugger comes, and whenever it is not told to go on.
 #[derive(Debug)]
 pub struct Debugger(UnixStream);
 

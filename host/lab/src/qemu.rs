@@ -178,6 +178,8 @@ pub struct Machine {
     pub entropy: bool,
     /// QEMU's trace events to record: see [`RunningMachine::trace`].
     pub trace: Vec<String>,
+    /// Never begin with a snapshot of the firmware ([`crate::snapshot`]), for who asks how long the firmware took.
+    pub from_power_on: bool,
     /// More arguments.
     pub extra: Vec<OsString>,
 }
@@ -205,6 +207,7 @@ impl Machine {
             driver: None,
             entropy: true,
             trace: Vec::new(),
+            from_power_on: false,
             extra: Vec::new(),
         }
     }
@@ -237,7 +240,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Builds the machine and switches it on; in tests, it begins with a snapshot if there is one of its kind ([`snapshot::DIRECTORY`]). `name` names its files in the lab's scratch directory; `watch` sees the console live.
+    /// Builds the machine and switches it on; in tests, it begins with a snapshot of its firmware ([`snapshot::DIRECTORY`]). `name` names its files in the lab's scratch directory; `watch` sees the console live.
     ///
     /// # Errors
     /// When QEMU does not start, with what it said.
@@ -250,7 +253,8 @@ impl Machine {
         let snapshot = snapshot::of(self, lab)?;
         let mut running = self.build(lab, name, snapshot.as_deref(), watch)?;
         if snapshot.is_some() {
-            running.wait_for_snapshot()?;
+            let read = running.wait_for_snapshot();
+            read.with_context(|| format!("reading a snapshot: {}", running.messages()))?;
         }
         running.power_on = now();
         running.ask("cont", json!({}))?;
@@ -272,6 +276,8 @@ impl Machine {
         self.arguments(&mut command, lab, name, &socket)?;
         if let Some(snapshot) = snapshot {
             command.args(["-incoming", &snapshot::source(snapshot)]);
+            // QEMU would tell the network of the machine, in its name.
+            command.args(["-global", "migration.announce-rounds=0"]);
         }
         log::debug!("{command:?}");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -527,7 +533,7 @@ pub struct RunningMachine {
     qmp: Option<Qmp>,
     /// Its serial console.
     pub console: Console,
-    /// When it was switched on, in seconds since the Unix epoch.
+    /// When it was switched on, or went on from a snapshot, in seconds since the Unix epoch.
     pub power_on: f64,
     messages: PathBuf,
     trace_log: PathBuf,
@@ -573,13 +579,18 @@ impl RunningMachine {
         Ok(answer.as_str().unwrap_or_default().to_owned())
     }
 
+    /// The status in the answer to a command of the QEMU Machine Protocol; empty where there is none yet.
+    pub(crate) fn status(&mut self, command: &str) -> Result<String> {
+        let answer = self.ask(command, json!({}))?;
+        let status = answer.get("status").and_then(Value::as_str);
+        Ok(status.unwrap_or_default().to_owned())
+    }
+
     /// Waits until the snapshot that the machine begins with is read.
     fn wait_for_snapshot(&mut self) -> Result<()> {
-        let reads = |status: &Value| status["status"] == "inmigrate";
-        while reads(&self.ask("query-status", json!({}))?) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        snapshot::wait_until("QEMU to read it", || {
+            Ok(self.status("query-status")? != "inmigrate")
+        })
     }
 
     /// Plugs the network cable in or out.

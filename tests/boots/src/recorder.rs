@@ -27,6 +27,7 @@ const EARLY_S: f64 = 2.0;
 /// The disk's option is tried in vain, then the network's boots.
 pub(crate) fn keeps_the_attempts(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
+    scene.machine.from_power_on = true;
     let doctor = lab.scratch().join("doctor.efi");
     embed::configuration(&doctor_program()?, "record on\n", &doctor)?;
     let disk = scene.boot_from_stick_at(&doctor)?;
