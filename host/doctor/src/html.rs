@@ -15,6 +15,8 @@ const ROWS: usize = 400;
 const FLEET: usize = 2000;
 /// Boot options at most, each with a drawing of its own.
 const DRY_BOOTS: usize = 16;
+/// Characters of a drawing's line that there is room for.
+const LABEL: usize = 51;
 /// The report itself is in the page while it is shorter than this.
 const LONGEST_JSON: usize = 600_000;
 
@@ -24,7 +26,7 @@ const STYLE: &str = "
 body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.3em; } h2 { font-size: 1.1em; margin-top: 2em; } p.verdict { font-size: 1.2em; }
 table { border-collapse: collapse; width: 100%; font-size: .85em; } td, th { text-align: left; padding: .2em .6em; border-bottom: 1px solid var(--faint); vertical-align: top; }
-td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; } td { overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; min-width: 6em; } .n { text-align: right; } td.n { white-space: nowrap; min-width: 0; font-variant-numeric: tabular-nums; }
 section { border-left: 4px solid var(--wait); padding-left: 1em; margin: 1.2em 0; } section h3 { margin: 0; font-size: 1em; } code { font-size: .9em; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } .bar { fill: var(--bar); } .wait { fill: var(--wait); } .quiet { fill: var(--quiet); } .grid { stroke: var(--faint); }
 ";
@@ -51,7 +53,7 @@ pub(crate) fn pair(names: [&str; 2], reports: [&Report; 2]) -> String {
     let mut out = begun(&format!("Network boots: {} and {}", names[0], names[1]));
     let _ = writeln!(
         out,
-        "<h1>{one} and {other}</h1>\n<table><tr><th></th><th>{one}</th><th>{other}</th></tr>"
+        "<h1>{one} and {other}</h1>\n<table><tr><th></th><th class=\"n\">{one}</th><th class=\"n\">{other}</th></tr>"
     );
     for (what, figures) in against::rows(reports) {
         let [first, second] = figures.map(|figure| escaped(&figure));
@@ -76,7 +78,7 @@ pub(crate) fn fleet(reports: &[Report]) -> String {
     let _ = writeln!(
         out,
         "<h1>{} network boots</h1>\n<p class=\"verdict\">Median {median:.1} s on the network.</p>\n\
-         <table><tr><th>machine</th><th>s</th><th></th><th>of them</th></tr>",
+         <table><tr><th>machine</th><th class=\"n\">s</th><th></th><th>of them</th></tr>",
         machines.len()
     );
     for machine in machines.iter().take(FLEET) {
@@ -106,7 +108,7 @@ fn groups(out: &mut String, machines: &[fleet::Machine<'_>]) {
         return;
     }
     out.push_str(
-        "<h2>By model, firmware and switch</h2>\n<table><tr><th>by</th><th></th><th>boots</th><th>median, s</th><th>outliers in it</th></tr>\n",
+        "<h2>By model, firmware and switch</h2>\n<table><tr><th>by</th><th></th><th class=\"n\">boots</th><th class=\"n\">median, s</th><th>outliers in it</th></tr>\n",
     );
     for group in groups.iter().take(FLEET) {
         let _ = writeln!(
@@ -186,7 +188,7 @@ fn body(out: &mut String, report: &Report) {
 fn surroundings(out: &mut String, heard: &Surroundings) {
     let _ = writeln!(
         out,
-        "<h2>The network</h2>\n<p>Heard in {:.1} s, {} packets.</p>\n<table><tr><th>heard</th><th></th><th>at, s</th></tr>",
+        "<h2>The network</h2>\n<p>Heard in {:.1} s, {} packets.</p>\n<table><tr><th>heard</th><th></th><th class=\"n\">at, s</th></tr>",
         heard.listened_s, heard.packets
     );
     for row in crate::text::heard_rows(heard).iter().take(ROWS) {
@@ -204,7 +206,7 @@ fn profile(out: &mut String, profile: &Profile) {
     let _ = writeln!(
         out,
         "<h2>Where the processor was</h2>\n<p>{} samples, while the firmware fetched {} by TFTP, {} times; {} found interrupts off.</p>\n\
-         <table><tr><th>program</th><th>%</th><th></th></tr>",
+         <table><tr><th>program</th><th class=\"n\">%</th><th></th></tr>",
         profile.samples,
         escaped(&profile.file),
         profile.turns,
@@ -259,13 +261,17 @@ fn ladder(out: &mut String, ladder: &Ladder) {
         .iter()
         .map(|rung| rung.mbit_s)
         .fold(1.0, f64::max);
-    let _ = writeln!(out, "<table><tr><th>full frames</th><th>Mbit/s</th></tr>");
+    let _ = writeln!(
+        out,
+        "<table><tr><th>full frames</th><th class=\"n\">Mbit/s</th><th></th></tr>"
+    );
     for rung in ladder.rungs.iter().filter(|rung| rung.full).take(ROWS) {
         let percent = rung.mbit_s / most * 100.0;
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td style=\"width:70%\">{}</td></tr>",
+            "<tr><td>{}</td><td class=\"n\">{:.0}</td><td style=\"width:60%\">{}</td></tr>",
             escaped(&rung.what),
+            rung.mbit_s,
             bar(percent)
         );
     }
@@ -286,15 +292,16 @@ fn table<const N: usize>(
     rows: impl Iterator<Item = [String; N]>,
 ) {
     out.push_str("<table><tr>");
-    for head in heads {
-        let _ = write!(out, "<th>{head}</th>");
+    // All but the name are figures.
+    let class = |column| if column == 0 { "" } else { " class=\"n\"" };
+    for (head, column) in heads.iter().zip(0..) {
+        let _ = write!(out, "<th{}>{head}</th>", class(column));
     }
     out.push_str("</tr>\n");
     for row in rows.take(ROWS) {
         out.push_str("<tr>");
         for (cell, column) in row.iter().zip(0..) {
-            let class = if column == 0 { "" } else { " class=\"n\"" };
-            let _ = write!(out, "<td{class}>{}</td>", escaped(cell));
+            let _ = write!(out, "<td{}>{}</td>", class(column), escaped(cell));
         }
         out.push_str("</tr>\n");
     }
@@ -319,7 +326,7 @@ fn dry_boots(out: &mut String, report: &Report) {
         return;
     }
     out.push_str(
-        "<h2>Boot options, loaded and not started</h2>\n<table><tr><th>option</th><th>s</th><th>spread, s</th><th>runs</th><th>packets</th><th></th></tr>\n",
+        "<h2>Boot options, loaded and not started</h2>\n<table><tr><th>option</th><th class=\"n\">s</th><th class=\"n\">spread, s</th><th class=\"n\">runs</th><th class=\"n\">packets</th><th></th></tr>\n",
     );
     let boots = report.dry_boots.iter().take(DRY_BOOTS);
     for boot in boots.clone() {
@@ -423,7 +430,10 @@ fn drawing(out: &mut String, timeline: &[Phase], span_s: f64) {
         };
         let (from, to) = (x(row.phase.start_s), x(row.phase.end_s));
         let text = row.text();
-        let short: String = text.chars().take(52).collect();
+        let short = match text.char_indices().nth(LABEL) {
+            Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+            None => text.clone(),
+        };
         let _ = writeln!(
             out,
             "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"12\"><title>{}: {:.3} s at {:.3} s</title></rect>\
@@ -455,8 +465,8 @@ fn transfers(out: &mut String, transfers: &[Transfer]) {
         return;
     }
     out.push_str(
-        "<h2>Files</h2>\n<table><tr><th>at, s</th><th>took, s</th><th>file</th><th>from</th><th>bytes</th><th>Mbit/s</th><th>block x window</th>\
-         <th>waits: server, machine, s</th><th>again</th><th>end</th></tr>\n",
+        "<h2>Files</h2>\n<table><tr><th class=\"n\">at, s</th><th class=\"n\">took, s</th><th>file</th><th>from</th><th class=\"n\">bytes</th><th class=\"n\">Mbit/s</th><th class=\"n\">block x window</th>\
+         <th class=\"n\">waits: server, machine, s</th><th class=\"n\">again</th><th>end</th></tr>\n",
     );
     for one in transfers.iter().take(ROWS) {
         let rate = one.bytes as f64 * 8e-6 / one.seconds().max(1e-6);
@@ -504,7 +514,7 @@ fn offers(out: &mut String, network: &Network) {
     if offers.is_empty() {
         return;
     }
-    out.push_str("<h2>Offers</h2>\n<table><tr><th>at, s</th><th>server</th><th>address</th><th>boot file</th></tr>\n");
+    out.push_str("<h2>Offers</h2>\n<table><tr><th class=\"n\">at, s</th><th>server</th><th>address</th><th>boot file</th></tr>\n");
     for offer in offers {
         let _ = writeln!(
             out,

@@ -269,7 +269,7 @@ pub(crate) fn html(out: &mut String, cells: &[Cell]) {
             escaped(&map.words())
         );
         for head in map.heads() {
-            let _ = write!(out, "<th>{head}</th>");
+            let _ = write!(out, "<th class=\"n\">{head}</th>");
         }
         out.push_str("</tr>\n");
         let most = map.best.map_or(0.0, Cell::bits_per_second).max(1e-9);

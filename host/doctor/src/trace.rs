@@ -189,9 +189,12 @@ pub(crate) fn html(out: &mut String, trace: &Trace) {
     }
     let Some(traced) = shown else { return };
     out.push_str("<table><tr>");
-    for column in COLUMNS {
-        let _ = write!(out, "<th>{column}</th>");
+    let [service, figures @ .., from] = COLUMNS;
+    let _ = write!(out, "<th>{service}</th>");
+    for figure in figures {
+        let _ = write!(out, "<th class=\"n\">{figure}</th>");
     }
+    let _ = write!(out, "<th>{from}</th>");
     out.push_str("</tr>\n");
     for [service, figures @ .., from] in rows(traced) {
         let _ = write!(out, "<tr><td>{}</td>", escaped(&service));
