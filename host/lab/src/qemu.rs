@@ -252,7 +252,7 @@ impl Machine {
     ) -> Result<RunningMachine> {
         let snapshot = snapshot::of(self, lab)?;
         let mut running = self.build(lab, name, snapshot.as_deref(), watch)?;
-        if snapshot.is_some() {
+        if running.from_snapshot {
             let read = running.wait_for_snapshot();
             read.with_context(|| format!("reading a snapshot: {}", running.messages()))?;
         }
@@ -295,6 +295,7 @@ impl Machine {
             qmp: None,
             console,
             power_on: 0.0,
+            from_snapshot: snapshot.is_some(),
             messages,
             trace_log: trace_log(lab, name),
         };
@@ -535,6 +536,8 @@ pub struct RunningMachine {
     pub console: Console,
     /// When it was switched on, or went on from a snapshot, in seconds since the Unix epoch.
     pub power_on: f64,
+    /// It began with a snapshot.
+    pub from_snapshot: bool,
     messages: PathBuf,
     trace_log: PathBuf,
 }

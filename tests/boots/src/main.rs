@@ -32,6 +32,7 @@ mod scene;
 mod secure_boot;
 mod servers;
 mod site;
+mod snapshots;
 mod soak;
 mod stateless;
 mod stick;
@@ -60,6 +61,10 @@ type Case = fn(&Lab) -> anyhow::Result<()>;
 /// In this order; the plainest first.
 const CASES: &[(&str, Case)] = &[
     ("from_our_server", successes::from_our_server),
+    (
+        "second_and_third_of_a_kind",
+        snapshots::second_and_third_of_a_kind,
+    ),
     (
         "from_dnsmasq_atftpd_nginx",
         successes::from_dnsmasq_atftpd_nginx,
