@@ -156,14 +156,21 @@ fn make(machine: &Machine, lab: &Lab, snapshot: &Path) -> Result<()> {
     running.ask("stop", json!({}))?;
     debugger.release(held)?;
     let unfinished = snapshot.with_extension("unfinished");
-    let [from, to] = [&unfinished, snapshot].map(quoted);
+    let written = snapshot.with_extension("written");
+    let [from, to] = [&unfinished, &written].map(|path| quoted(path));
     let uri = format!("exec:cat > {from} && mv {from} {to}");
     running.ask("migrate", json!({ "uri": uri }))?;
     wait_until("the snapshot", || {
-        let failed = running.status("query-migrate")? == "failed";
-        ensure!(!failed, "QEMU did not write it: {}", running.messages());
-        Ok(snapshot.exists())
-    })
+        let status = running.status("query-migrate")?;
+        ensure!(
+            status != "failed",
+            "QEMU did not write it: {}",
+            running.messages()
+        );
+        // The shell has its last bytes later than QEMU says so, and takes what was broken off for whole.
+        Ok(status == "completed" && written.exists())
+    })?;
+    fs::rename(&written, snapshot).context("keeping a snapshot")
 }
 
 /// Looks again and again whether something is so.

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use wireboot_lab::capture::{Capture, HEADERS};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::INTERFACE;
+use wireboot_lab::qemu::Accelerator;
 
 use crate::scene::Scene;
 
@@ -16,6 +17,7 @@ const NOTHING: u64 = 24;
 /// (QEMU would, by RARP).
 pub(crate) fn second_and_third_of_a_kind(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?.by_stick()?;
+    scene.machine.accelerator = Accelerator::Tcg;
     // A kind of its own.
     scene.machine.memory_mib += 1;
     scene.system.check("data.cpio")?;
