@@ -1096,6 +1096,26 @@ fn slow_services_are_told_with_what_a_boots_calls_lose() {
 }
 
 #[test]
+fn while_the_processor_is_away_a_service_is_judged_by_its_fastest_call() {
+    let stolen = |fastest_ns| {
+        let mut report = cost("SetVariable", 3_000_000, None);
+        report.stolen = Some(wireboot_report::Stolen {
+            looked_s: 1.0,
+            stolen_s: 0.6,
+            ..wireboot_report::Stolen::default()
+        });
+        let mut costs = report.costs.iter_mut();
+        let cost = costs.find(|cost| cost.service == "SetVariable");
+        cost.unwrap().fastest_ns = fastest_ns;
+        report
+    };
+    assert_eq!(ids(&stolen(500_000)), ["stolen-time"]);
+    let slow = found(&stolen(2_100_000), "slow-variables");
+    let told = "each call takes at least: SetVariable ";
+    assert!(slow.evidence.starts_with(told), "{}", slow.evidence);
+}
+
+#[test]
 fn what_each_packets_time_of_day_costs_is_not_counted_twice() {
     let mut report = cost("GetTime", 300_000, Some(700));
     let boot = report.trace.as_mut().unwrap().boot.as_mut().unwrap();

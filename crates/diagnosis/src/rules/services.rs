@@ -50,10 +50,15 @@ const STOLEN_BY_HOST: f64 = 0.5;
 const LONGEST_GAP_S: f64 = 0.25;
 
 impl Limit {
-    /// The median, in seconds, where it is too slow.
+    /// What a call takes, in seconds, where it is too slow: the median, or the fastest of a processor that was away meanwhile.
     fn slow_s(&self, report: &Report) -> Option<f64> {
-        let median_ns = report.cost(self.service)?.median_ns;
-        (median_ns > self.slow_ns).then_some(median_ns as f64 / 1e9)
+        let cost = report.cost(self.service)?;
+        let call_ns = if stolen_time(report).is_some() {
+            cost.fastest_ns
+        } else {
+            cost.median_ns
+        };
+        (call_ns > self.slow_ns).then_some(call_ns as f64 / 1e9)
     }
 
     /// Whether a trace counts its calls: not those that are one of a service's uses alone.
@@ -63,10 +68,10 @@ impl Limit {
 
     /// Seconds of a boot's calls that are beyond what is sane, where they are slow and were counted, and how many calls these are.
     fn lost(&self, report: &Report) -> Option<(f64, u64)> {
-        let median_s = self.slow_s(report).filter(|_| self.is_counted())?;
+        let call_s = self.slow_s(report).filter(|_| self.is_counted())?;
         let boot = report.trace.as_ref()?.boot.as_ref()?;
         let calls = boot.calls_of(self.service);
-        let seconds = (median_s - self.sane_ns as f64 / 1e9) * calls as f64;
+        let seconds = (call_s - self.sane_ns as f64 / 1e9) * calls as f64;
         let counts = if self.is_told_elsewhere(report) {
             0.0
         } else {
@@ -99,7 +104,7 @@ fn told(limits: &[Limit], report: &Report) -> Option<String> {
         .iter()
         .filter_map(|limit| Some((limit.service, limit.slow_s(report)?)));
     let slow: Vec<String> = slow
-        .map(|(service, median_s)| format!("{service} {}", time(median_s)))
+        .map(|(service, call_s)| format!("{service} {}", time(call_s)))
         .collect();
     (!slow.is_empty()).then(|| listed(slow.iter().map(String::as_str)))
 }
@@ -107,6 +112,11 @@ fn told(limits: &[Limit], report: &Report) -> Option<String> {
 /// Those that are slow, and what a boot's calls of them lose. `None` where none is slow.
 fn found(label: &str, limits: &[Limit], report: &Report, advice: Vec<String>) -> Option<Found> {
     let told = told(limits, report)?;
+    let longer = if stolen_time(report).is_some() {
+        "each call takes at least"
+    } else {
+        "half of the calls take longer than"
+    };
     let lost = lost(limits, report);
     let calls = match lost {
         Some((_, 0)) => String::from("a network boot makes no such call"),
@@ -116,7 +126,7 @@ fn found(label: &str, limits: &[Limit], report: &Report, advice: Vec<String>) ->
     Some(Found {
         label: label.into(),
         seconds: lost.map_or(0.0, |(seconds, _)| seconds),
-        evidence: format!("half of the calls take longer than: {told}; {calls}"),
+        evidence: format!("{longer}: {told}; {calls}"),
         advice,
         expected_s: lost.map(|_| 0.0),
     })
