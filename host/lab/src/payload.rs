@@ -15,6 +15,11 @@ const INSTALLER: &str = "/usr/lib/debian-installer/images/12/amd64/text/debian-i
 /// The installer's first question, as its serial console shows it.
 pub const FIRST_QUESTION: &str = "Select a language";
 
+/// What its kernel is told: the serial console, and neither to test its own ciphers nor to clear what it allocates, which take an
+/// emulated processor long; on a busy host it would take an emulated timer for broken.
+pub const INSTALLER_OPTIONS: &str =
+    "console=ttyS0,115200n8 cryptomgr.notests init_on_alloc=0 no_timer_check";
+
 /// A directory with the installer and a boot configuration for the serial console.
 ///
 /// # Errors
@@ -24,7 +29,9 @@ pub fn debian_installer(lab: &Lab) -> Result<PathBuf> {
     fs::create_dir_all(&directory).context("making the payload directory")?;
     copy_installer(&directory)
         .with_context(|| format!("install the package {INSTALLER_PACKAGE}, or name a --payload"))?;
-    let configuration = "title Debian 12 installer\nlinux linux\ninitrd initrd.gz\noptions console=ttyS0,115200n8\n";
+    let configuration = format!(
+        "title Debian 12 installer\nlinux linux\ninitrd initrd.gz\noptions {INSTALLER_OPTIONS}\n"
+    );
     fs::write(directory.join("wireboot.conf"), configuration)
         .context("writing the boot configuration")?;
     Ok(directory)
