@@ -280,7 +280,7 @@ impl<'a> Story<'a> {
         }
 
         self.machine.console.send("\r")?;
-        let sums = self.expect(r"soak: canaries((?: [0-9a-f]{64})*)\n")?;
+        let sums = self.expect(r"soak: canaries((?: [0-9a-f]{32})*)\n")?;
         let expected = canary_sum(units);
         let whole = group(&sums, 1)?
             .split_whitespace()
