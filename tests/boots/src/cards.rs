@@ -68,9 +68,8 @@ pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
 }
 
 /// A boot over one of Intel's cards, the firmware's part of it by iPXE's driver from the card's ROM, wireboot's by its own: the
-/// configuration comes by TFTP, then the data by TFTP and the rest by HTTP.
-fn over_an_intel_card(lab: &Lab, model: &str, rom: &str, id: &str) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+/// data comes by TFTP and the rest by HTTP.
+fn over_an_intel_card(mut scene: Scene<'_>, model: &str, rom: &str, id: &str) -> Result<()> {
     let card = scene.machine.network.as_mut().context("a network card")?;
     card.model = model.to_owned();
     card.rom = Some(Path::new("/usr/lib/ipxe/qemu").join(rom));
@@ -89,16 +88,17 @@ fn over_an_intel_card(lab: &Lab, model: &str, rom: &str, id: &str) -> Result<()>
 }
 
 pub(crate) fn over_an_82574l(lab: &Lab) -> Result<()> {
-    over_an_intel_card(lab, "e1000e", "efi-e1000e.rom", "8086:10d3")
+    over_an_intel_card(Scene::new(lab)?, "e1000e", "efi-e1000e.rom", "8086:10d3")
 }
 
 pub(crate) fn over_an_82540em(lab: &Lab) -> Result<()> {
-    over_an_intel_card(lab, "e1000", "efi-e1000.rom", "8086:100e")
+    let scene = Scene::new(lab)?.by_stick()?;
+    over_an_intel_card(scene, "e1000", "efi-e1000.rom", "8086:100e")
 }
 
 /// A card older than our driver understands, which the firmware's does.
 pub(crate) fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut scene = Scene::new(lab)?.by_stick()?;
     let card = scene.machine.network.as_mut().context("a network card")?;
     card.properties
         .extend(["disable-modern=on", "disable-legacy=off"].map(str::to_owned));

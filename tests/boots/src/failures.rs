@@ -9,7 +9,7 @@ use wireboot_lab::netns::Lab;
 use crate::scene::{Scene, boot_program, expect};
 
 pub(crate) fn wrong_checksum(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let _server = scene.serve(&[])?;
     let digest = "0123456789abcdef".repeat(4);
     scene.system.configure(&format!(
@@ -23,7 +23,7 @@ pub(crate) fn wrong_checksum(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn missing_file(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let _server = scene.serve(&[])?;
     scene
         .system
@@ -47,6 +47,7 @@ pub(crate) fn server_never_answers(lab: &Lab) -> Result<()> {
     let scene = Scene::new(lab)?;
     let program = scene.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "patience 15\n", &program)?;
+    let scene = scene.by_stick()?;
     let _server = scene.serve_program(&program, &[])?;
     let _silent = scene.kernel_from_silence()?;
     let mut machine = scene.start()?;
@@ -60,7 +61,7 @@ pub(crate) fn server_never_answers(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn truncated_kernel(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let kernel = scene.system.directory.join("linux");
     let length = fs::metadata(&kernel)?.len();
     OpenOptions::new()
@@ -73,7 +74,7 @@ pub(crate) fn truncated_kernel(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn configuration_with_errors(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let scene = Scene::new(lab)?.by_stick()?;
     let _server = scene.serve(&[])?;
     scene.system.configure(
         "title Test system\nlinux linux\nsha256 beef linux\n\ntitle Other\noptions quiet\n",

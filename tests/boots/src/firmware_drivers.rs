@@ -62,7 +62,7 @@ pub(crate) fn over_an_rtl8139(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn over_a_vmxnet3(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut scene = Scene::new(lab)?.by_stick()?;
     plug_in(&mut scene, "vmxnet3", "efi-vmxnet3.rom")?;
     boots(&scene)
 }

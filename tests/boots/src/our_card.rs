@@ -32,10 +32,10 @@ fn counter(counters: &Value, name: &str) -> Result<u64> {
 /// Twice, as a machine that is switched on again finds the same card.
 pub(crate) fn by_pxe_twice(lab: &Lab) -> Result<()> {
     let (scene, nic) = scene(lab, 4)?;
+    scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
-    for _ in 0..2 {
-        scene.boots()?;
-    }
+    scene.boots()?;
+    drop(scene.fetches()?);
     let log = nic.log();
     let monitors = log.matches("a monitor has connected").count();
     ensure!(monitors == 2, "{log}");
@@ -144,10 +144,8 @@ fn has(log: &str, expression: &str) -> Result<bool> {
 
 /// The machine's network is in the card: a directory is all that it takes.
 pub(crate) fn server_in_the_card_by_pxe(lab: &Lab) -> Result<()> {
-    let (scene, nic) = server_in_the_card(lab, 4)?;
-    for _ in 0..2 {
-        scene.boots()?;
-    }
+    let (scene, nic) = server_in_the_card(lab, 8)?;
+    scene.boots()?;
     let log = nic.log();
     ensure!(has(&log, &sent(&scene, "TFTP", "wireboot.efi")?)?, "{log}");
     for file in ["/linux", "/system.cpio", "/data.cpio"] {
@@ -160,7 +158,7 @@ pub(crate) fn server_in_the_card_by_pxe(lab: &Lab) -> Result<()> {
     for lost in ["send_lost", "receive_too_long", "receive_not_agreed"] {
         ensure!(counter(&counters, lost)? == 0, "{counters}");
     }
-    // A file's first window comes to the buffers, the rest of the 4 MB in two boots to its place.
+    // A file's first window comes to the buffers, the rest of the 8 MB to its place.
     ensure!(counter(&counters, "placed_bytes")? > 4 << 20, "{counters}");
     // Most came by TCP, and wireboot takes units of many segments.
     let units = counter(&counters, "received_units")?;
@@ -217,9 +215,10 @@ pub(crate) fn server_in_the_card_over_ipv6(lab: &Lab) -> Result<()> {
             "title Test system\nlinux {server}/linux\ninitrd {server}/system.cpio\ninitrd {server}/data.cpio\noptions {}\n",
             crate::system::OPTIONS
         ))?;
+        scene.system.check(&format!("{server}/data.cpio"))?;
         let mut machine = scene.start()?;
         expect(&mut machine, begins)?;
-        scene.arrives(&mut machine)?;
+        scene.fetched_right(&mut machine)?;
         let log = nic.log();
         for (protocol, file) in [(protocol, file), ("HTTP", "/data.cpio")] {
             let done = format!("{protocol} done     fd00:77::[0-9a-f:]+ {file} \\d+ bytes");

@@ -208,7 +208,7 @@ pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
     fs::write(
         directory.join("boot/grub/grub.cfg"),
         "insmod gzio\nmultiboot2 /xen.gz com1=115200,8n1 console=com1 noreboot\n\
-         module2 /linux console=hvc0 loglevel=4\nmodule2 /all.cpio\nboot\n",
+         module2 /linux console=hvc0 loglevel=4 cryptomgr.notests init_on_alloc=0\nmodule2 /all.cpio\nboot\n",
     )?;
     let _servers = serve(&scene)?;
     let mut machine = start(&scene)?;
@@ -318,8 +318,8 @@ pub(crate) fn unified_kernel_image_by_http(lab: &Lab) -> Result<()> {
 
 /// It takes all memory from the firmware, writes to each byte, and would find what a card still writes.
 pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.machine.memory_mib = 256;
+    let mut scene = Scene::new(lab)?.by_stick()?;
+    scene.machine.memory_mib = 192;
     fs::copy(memtest()?, scene.system.directory.join("memtest.efi"))?;
     scene
         .system

@@ -11,7 +11,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER, SERVER6};
-use wireboot_lab::payload::FIRST_QUESTION;
+use wireboot_lab::payload::{FIRST_QUESTION, INSTALLER_OPTIONS};
 use wireboot_lab::qemu::RunningMachine;
 
 use crate::scene::{Daemon, Scene, boot_program, expect, run};
@@ -109,10 +109,10 @@ pub(crate) fn installer_by_dnsmasq(lab: &Lab) -> Result<()> {
     let scene = installer(lab)?;
     let _server =
         servers::dnsmasq_with_tftp(lab, "dnsmasq-in-front.conf", &scene.system.directory)?;
-    to_the_first_question(&scene)
+    into_the_installer(&scene, FIRST_QUESTION)
 }
 
-/// The same over IPv6. shim is told a URL.
+/// The same over IPv6, until the installer has its RAM disk. shim is told a URL.
 pub(crate) fn installer_over_ipv6(lab: &Lab) -> Result<()> {
     let scene = installer_on(lab, IpVersion::V6)?;
     let root = format!("--tftp-root={}", scene.system.directory.display());
@@ -132,23 +132,24 @@ pub(crate) fn installer_over_ipv6(lab: &Lab) -> Result<()> {
             &url,
         ],
     )?;
-    to_the_first_question(&scene)
+    into_the_installer(&scene, "Run /init as init process")
 }
 
-fn to_the_first_question(scene: &Scene<'_>) -> Result<()> {
+/// Up to its words.
+fn into_the_installer(scene: &Scene<'_>, words: &str) -> Result<()> {
     let capture = capture(scene.lab)?;
     let mut machine = shows_the_menu(scene)?;
     // The menu's entry has the installer on a screen.
     machine.console.send("c")?;
     for line in [
-        format!("linux /{FOLDER}/linux console=ttyS0,115200n8"),
+        format!("linux /{FOLDER}/linux {INSTALLER_OPTIONS}"),
         format!("initrd /{FOLDER}/initrd.gz"),
         "boot".to_owned(),
     ] {
         expect(&mut machine, "grub> ")?;
         machine.console.send(&format!("{line}\r"))?;
     }
-    expect(&mut machine, FIRST_QUESTION)?;
+    expect(&mut machine, words)?;
     let transfers = capture.finish()?;
     for file in ["linux", "initrd.gz"] {
         let options = came(scene, &transfers, file)?;
