@@ -57,6 +57,9 @@ pub(crate) const BENCH: &[&str] = &[
     "valgrind",
 ];
 
+/// A rival of the card, with the drivers that it is measured by.
+pub(crate) const DPDK: &[&str] = &["dpdk-dev", "librte-net-tap23", "librte-net-vhost23"];
+
 /// What counts instructions.
 pub(crate) const COUNTING: &[&str] = &["valgrind"];
 

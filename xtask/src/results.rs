@@ -203,6 +203,9 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
         apt::ensure(&[apt::BOOT, apt::BENCH, apt::EMBEDDING, apt::SERVERS].concat())?;
         build::all()?;
     }
+    if wanted.iter().any(|one| one.name == "nic") {
+        apt::ensure(apt::DPDK)?;
+    }
     let mut failed = Vec::new();
     for one in wanted {
         println!("\n== {}", one.name);

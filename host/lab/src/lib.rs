@@ -13,6 +13,7 @@ pub mod capture;
 pub mod chart;
 pub mod checkpoints;
 pub mod console;
+pub mod dpdk;
 pub mod embed;
 pub mod far;
 pub mod gdb;

@@ -253,6 +253,35 @@ impl Network {
     }
 }
 
+/// A network that is out of the way: see [`Network::aside`].
+#[derive(Debug)]
+pub struct Aside<'a> {
+    _network: &'a Network,
+}
+
+/// The interface's name meanwhile.
+const ASIDE: &str = "aside0";
+
+impl Network {
+    /// Takes a network of IPv4 without a bridge out of the way until this is dropped, so that there can be another one.
+    ///
+    /// # Errors
+    /// When its interface cannot be renamed.
+    pub fn aside(&self) -> Result<Aside<'_>> {
+        tool("ip", ["link", "set", INTERFACE, "down"])?;
+        tool("ip", ["link", "set", INTERFACE, "name", ASIDE])?;
+        Ok(Aside { _network: self })
+    }
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        // What goes wrong, the network's next user meets.
+        let _ = tool("ip", ["link", "set", ASIDE, "name", INTERFACE]);
+        let _ = tool("ip", ["link", "set", INTERFACE, "up"]);
+    }
+}
+
 impl Drop for Network {
     fn drop(&mut self) {
         self.aggregation = None;

@@ -74,6 +74,19 @@ fn line(impairment: &Impairment) -> String {
     )
 }
 
+/// Puts the card that listens at `socket` into the machine, in the place of its network card's way to the network.
+pub(crate) fn attach(machine: &mut Machine, socket: &Path, queues: u16) -> Result<()> {
+    let card = machine.network.as_mut().context("a network card")?;
+    card.netdev = format!("vhost-user,id=net0,chardev=card,queues={queues}");
+    // QEMU 7.2 in emulation crashes when Linux uses MSI-X over vhost-user.
+    let properties = ["vectors=0", "ctrl_guest_offloads=off"].map(str::to_owned);
+    card.properties.extend(properties);
+    let chardev = format!("socket,id=card,path={},reconnect=1", socket.display());
+    machine.extra.extend(["-chardev".into(), chardev.into()]);
+    machine.shares_memory = true;
+    Ok(())
+}
+
 /// A running card. It ends with this value.
 #[derive(Debug)]
 pub struct Nic {
@@ -160,15 +173,7 @@ impl Nic {
     /// # Errors
     /// When the machine has no network card.
     pub fn attach(&self, machine: &mut Machine) -> Result<()> {
-        let card = machine.network.as_mut().context("a network card")?;
-        card.netdev = format!("vhost-user,id=net0,chardev=card,queues={}", self.queues);
-        // QEMU 7.2 in emulation crashes when Linux uses MSI-X over vhost-user.
-        let properties = ["vectors=0", "ctrl_guest_offloads=off"].map(str::to_owned);
-        card.properties.extend(properties);
-        let chardev = format!("socket,id=card,path={},reconnect=1", self.socket.display());
-        machine.extra.extend(["-chardev".into(), chardev.into()]);
-        machine.shares_memory = true;
-        Ok(())
+        attach(machine, &self.socket, self.queues)
     }
 
     /// The id of its process.

@@ -1,4 +1,4 @@
-//! `wireboot lab nic`: our card beside QEMU's own way to a network, by turns.
+//! `wireboot lab nic`: our card beside QEMU's own way to a network, and DPDK's, by turns.
 //!
 //! ```text
 //! round ─▶ comparison ─▶ side ─▶ trial: fresh card, fresh machine, one download or a second of frames
@@ -42,7 +42,7 @@ use wireboot_lab::progress;
 /// Measure `wireboot nic` beside QEMU's tap
 ///
 /// Frames that a driver throws away, files that wireboot, iPXE, stock UEFI and Linux fetch: by our card and by QEMU's tap, by turns, round after
-/// round, in machines with the same memory; and from the server in the card. Each ratio stands beside what it is to be at least. Then what is to be little: an
+/// round, in machines with the same memory; frames by DPDK's card, too; and from the server in the card. Each ratio stands beside what it is to be at least. Then what is to be little: an
 /// idle card's processor time, and doorbells. Times are taken outside the guest, from the first request to the last acknowledgement; from the server in the card they are the server's own. Needs root.
 #[derive(Clone, Debug, Args)]
 pub struct NicArgs {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::bound::Little;
@@ -14,6 +14,8 @@ use crate::bench::stacks::Stack;
 use crate::bench::trial::Testbed;
 use crate::ladder;
 use crate::protocol::Protocol;
+use wireboot_lab::dpdk::Testpmd;
+use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
 
@@ -124,21 +126,46 @@ impl Stage<'_> {
                 nic.attach(machine)?;
                 Some(nic)
             }
+            Card::Dpdk => bail!("only frames are measured by DPDK's card"),
         })
     }
 
     /// Frames that come by the lab's cable.
     fn frames_by_cable(&self, rung: &str, card: Card) -> Result<f64> {
-        let Testbed {
-            lab,
-            network,
-            ip,
-            command,
-            ..
-        } = &self.testbed;
+        if card == Card::Dpdk {
+            return self.frames_by_dpdk(rung);
+        }
         let mut machine = self.machine();
         let _nic = self.attach(card, &mut machine)?;
-        let _counterpart = ladder::counterpart(lab, (network, *ip), (command, &self.doctor))?;
+        self.frames_from_cable(rung, self.testbed.network, machine)
+    }
+
+    /// The same by DPDK, whose tap has several queues.
+    fn frames_by_dpdk(&self, rung: &str) -> Result<f64> {
+        let Testbed {
+            lab, network, ip, ..
+        } = &self.testbed;
+        let _aside = network.aside()?;
+        let options = NetworkOptions::of(*ip);
+        let network = Network::new(
+            lab,
+            NetworkOptions {
+                queues: 2,
+                ..options
+            },
+        )?;
+        let dpdk = Testpmd::start(lab, &network)?;
+        let mut machine = self.machine();
+        dpdk.attach(&mut machine)?;
+        self.frames_from_cable(rung, &network, machine)
+    }
+
+    fn frames_from_cable(&self, rung: &str, network: &Network, machine: Machine) -> Result<f64> {
+        let Testbed {
+            lab, ip, command, ..
+        } = &self.testbed;
+        let programs = (command.as_path(), self.doctor.as_path());
+        let _counterpart = ladder::counterpart(lab, (network, *ip), programs)?;
         self.frames(rung, machine)
     }
 
