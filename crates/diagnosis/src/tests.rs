@@ -1097,11 +1097,12 @@ fn slow_services_are_told_with_what_a_boots_calls_lose() {
 
 #[test]
 fn while_the_processor_is_away_a_service_is_judged_by_its_fastest_call() {
-    let stolen = |fastest_ns| {
+    let stolen = |stolen_s, smis, fastest_ns| {
         let mut report = cost("SetVariable", 3_000_000, None);
         report.stolen = Some(wireboot_report::Stolen {
             looked_s: 1.0,
-            stolen_s: 0.6,
+            stolen_s,
+            smis,
             ..wireboot_report::Stolen::default()
         });
         let mut costs = report.costs.iter_mut();
@@ -1109,10 +1110,18 @@ fn while_the_processor_is_away_a_service_is_judged_by_its_fastest_call() {
         cost.unwrap().fastest_ns = fastest_ns;
         report
     };
-    assert_eq!(ids(&stolen(500_000)), ["stolen-time"]);
-    let slow = found(&stolen(2_100_000), "slow-variables");
-    let told = "each call takes at least: SetVariable ";
-    assert!(slow.evidence.starts_with(told), "{}", slow.evidence);
+    assert_eq!(ids(&stolen(0.6, None, 500_000)), ["stolen-time"]);
+    // Where little is stolen, half of the calls are a measure.
+    for (report, told) in [
+        (stolen(0.6, None, 2_100_000), "each call takes at least: "),
+        (
+            stolen(0.02, Some(9), 500_000),
+            "half of the calls take longer than: ",
+        ),
+    ] {
+        let slow = found(&report, "slow-variables");
+        assert!(slow.evidence.starts_with(told), "{}", slow.evidence);
+    }
 }
 
 #[test]

@@ -50,10 +50,10 @@ const STOLEN_BY_HOST: f64 = 0.5;
 const LONGEST_GAP_S: f64 = 0.25;
 
 impl Limit {
-    /// What a call takes, in seconds, where it is too slow: the median, or the fastest of a processor that was away meanwhile.
+    /// What a call takes, in seconds, where it is too slow: the median, or the fastest of a processor that was away most of the time.
     fn slow_s(&self, report: &Report) -> Option<f64> {
         let cost = report.cost(self.service)?;
-        let call_ns = if stolen_time(report).is_some() {
+        let call_ns = if is_mostly_away(report) {
             cost.fastest_ns
         } else {
             cost.median_ns
@@ -112,7 +112,7 @@ fn told(limits: &[Limit], report: &Report) -> Option<String> {
 /// Those that are slow, and what a boot's calls of them lose. `None` where none is slow.
 fn found(label: &str, limits: &[Limit], report: &Report, advice: Vec<String>) -> Option<Found> {
     let told = told(limits, report)?;
-    let longer = if stolen_time(report).is_some() {
+    let longer = if is_mostly_away(report) {
         "each call takes at least"
     } else {
         "half of the calls take longer than"
@@ -192,6 +192,12 @@ pub(super) fn slow_timer(report: &Report) -> Option<Found> {
         ]),
         expected_s: None,
     })
+}
+
+/// The processor is elsewhere most of the time, so that the median of calls is no measure.
+fn is_mostly_away(report: &Report) -> bool {
+    let stolen = report.stolen.as_ref();
+    stolen.is_some_and(|stolen| stolen.share() > STOLEN_BY_HOST)
 }
 
 /// Somebody takes the processor.
