@@ -1,11 +1,16 @@
-//! The least of a debugger: QEMU's stub (the GDB remote serial protocol), to do to a processor what no test can ask it to do to itself.
+//! The least of a debugger: QEMU's stub (the GDB remote serial protocol), to stop a machine at a place, and to do to a processor what no test
+//! can ask it to do to itself.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::patience::Patience;
 
 /// Registers in the stub's order for x86-64.
 const RSP: usize = 7;
@@ -44,16 +49,24 @@ impl Debugger {
     ///
     /// # Errors
     /// When it does not within `patience`.
-    pub fn run_until_written(&mut self, address: u64, patience: Duration) -> Result<()> {
+    pub fn run_until_written(&mut self, address: u64, mut patience: Patience) -> Result<()> {
         self.ask(&format!("Z2,{address:x},4"))?;
         self.send("c")?;
-        self.0.set_read_timeout(Some(patience))?;
+        // That it has understood comes at once.
+        self.0.read_exact(&mut [0])?;
+        let mut heard = 0;
+        while heard == 0 {
+            let wait = patience.wait();
+            let wait = wait.context("the machine did not come there in time")?;
+            let mut stub = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+            let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
+            heard = poll(&mut stub, wait).context("waiting for QEMU's debugger stub")?;
+        }
         let stop = self.packet("c")?;
         ensure!(
             stop.contains("watch:"),
             "the machine stopped elsewhere: {stop}"
         );
-        self.0.set_read_timeout(Some(ANSWER))?;
         self.ask(&format!("z2,{address:x},4")).map(drop)
     }
 

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::num::NonZero;
-use std::thread::available_parallelism;
+use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
 
 /// Processes that want to run, for each processor, with which a machine has the time that it is given.
 const USUAL: f64 = 2.0;
@@ -34,6 +36,24 @@ impl Patience {
         self.left = self.left.saturating_sub(went_by.mul_f64(share()));
         (!self.left.is_zero()).then(|| self.left.min(LOOK))
     }
+}
+
+/// Looks again and again whether something is so.
+///
+/// # Errors
+/// When it is not in that time, or nobody can tell.
+pub(crate) fn wait_until(
+    time: Duration,
+    what: &str,
+    mut is_so: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let mut patience = Patience::new(time);
+    while !is_so()? {
+        let wait = patience.wait();
+        let wait = wait.with_context(|| format!("waited for {what} in vain"))?;
+        sleep(wait.min(Duration::from_millis(10)));
+    }
+    Ok(())
 }
 
 /// The part of a processor that a machine has, of what is usual.

@@ -15,9 +15,13 @@ use serde_json::{Value, json};
 use crate::console::{Console, now};
 use crate::ip::IpVersion;
 use crate::netns::Lab;
+use crate::patience::wait_until;
 use crate::qmp::Qmp;
 use crate::snapshot;
 use crate::variables::{self, Driver, HttpBoot6};
+
+/// How long QEMU may take to read a snapshot.
+const SNAPSHOT: Duration = Duration::from_secs(30);
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,6 +223,12 @@ impl Machine {
             from_power_on: false,
             extra: Vec::new(),
         }
+    }
+
+    /// Gives the machine a stub for a debugger, which listens at `socket`.
+    pub fn debugged_at(&mut self, socket: &Path) {
+        let stub = format!("unix:{},server=on,wait=off", socket.display());
+        self.extra.extend(["-gdb".into(), stub.into()]);
     }
 
     /// Leaves OVMF its PXE over one version of IP, or over none, so that the boot goes straight to what comes next (HTTP Boot).
@@ -600,7 +610,7 @@ impl RunningMachine {
 
     /// Waits until the snapshot that the machine begins with is read.
     fn wait_for_snapshot(&mut self) -> Result<()> {
-        snapshot::wait_until("QEMU to read it", || {
+        wait_until(SNAPSHOT, "QEMU to read the snapshot", || {
             Ok(self.status("query-status")? != "inmigrate")
         })
     }

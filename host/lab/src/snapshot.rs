@@ -5,7 +5,6 @@
 use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +12,7 @@ use serde_json::json;
 
 use crate::gdb::Debugger;
 use crate::netns::Lab;
-use crate::patience::Patience;
+use crate::patience::{Patience, wait_until};
 use crate::qemu::{Accelerator, Firmware, Machine};
 
 /// The variable that names the directory of snapshots. Tests set it; without it, machines begin at power-on.
@@ -22,8 +21,8 @@ pub const DIRECTORY: &str = "WIREBOOT_SNAPSHOTS";
 /// Where Debian's OVMF has the configuration space of the first PCI device: the command register, which it writes before it looks for others.
 const COMMAND: u64 = 0xb000_0004;
 
-/// How long the firmware may take to come there, and QEMU to do what it is asked for.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long the firmware may take to come there, and QEMU to write what it is asked for.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Options beside which a machine stays of its kind: they add PCI devices and what is behind them. Each has one argument.
 const DEVICES: [&str; 5] = ["-chardev", "-device", "-drive", "-gdb", "-netdev"];
@@ -141,16 +140,14 @@ fn make(machine: &Machine, lab: &Lab, snapshot: &Path) -> Result<()> {
     machine.disks.clear();
     machine.entropy = false;
     machine.trace.clear();
-    machine.extra = vec![
-        "-gdb".into(),
-        format!("unix:{},server=on,wait=off", stub.display()).into(),
-    ];
+    machine.extra.clear();
+    machine.debugged_at(&stub);
     let mut running = machine.build(lab, "snapshot", None, |_| {})?;
     let mut debugger = Debugger::attach(&stub)?;
-    debugger.run_until_written(COMMAND, PATIENCE)?;
+    debugger.run_until_written(COMMAND, Patience::new(PATIENCE))?;
     // A machine that its debugger has stopped is still so in its snapshot: it is stopped as users do it, and stays where it is until then.
     let held = debugger.hold()?;
-    wait_until("the machine to go on", || {
+    wait_until(PATIENCE, "the machine to go on", || {
         Ok(running.status("query-status")? == "running")
     })?;
     running.ask("stop", json!({}))?;
@@ -160,7 +157,7 @@ fn make(machine: &Machine, lab: &Lab, snapshot: &Path) -> Result<()> {
     let [from, to] = [&unfinished, &written].map(|path| quoted(path));
     let uri = format!("exec:cat > {from} && mv {from} {to}");
     running.ask("migrate", json!({ "uri": uri }))?;
-    wait_until("the snapshot", || {
+    wait_until(PATIENCE, "the snapshot", || {
         let status = running.status("query-migrate")?;
         ensure!(
             status != "failed",
@@ -171,20 +168,6 @@ fn make(machine: &Machine, lab: &Lab, snapshot: &Path) -> Result<()> {
         Ok(status == "completed" && written.exists())
     })?;
     fs::rename(&written, snapshot).context("keeping a snapshot")
-}
-
-/// Looks again and again whether something is so.
-///
-/// # Errors
-/// When it is not in time, or nobody can tell.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let mut patience = Patience::new(PATIENCE);
-    while !is_so()? {
-        let wait = patience.wait();
-        let wait = wait.with_context(|| format!("waited for {what} in vain"))?;
-        sleep(wait.min(Duration::from_millis(10)));
-    }
-    Ok(())
 }
 
 /// As one word of the shell.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use wireboot_lab::embed;
+use wireboot_lab::gdb::Debugger;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, SERVER};
@@ -15,7 +16,6 @@ use wireboot_lab::sender::Sender;
 use crate::processors::{THREE_ENGINES, slow, three_pairs};
 use crate::scene::{PATIENCE, Scene, expect, faulty_doctor, faulty_program};
 use crate::system;
-use wireboot_lab::gdb::Debugger;
 
 /// A machine that boots a program with a fault in it.
 struct Victim<'lab> {

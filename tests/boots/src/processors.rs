@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use wireboot_lab::Impairment;
 use wireboot_lab::embed;
+use wireboot_lab::gdb::Debugger;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER6};
@@ -14,7 +15,6 @@ use wireboot_lab::server::Server;
 
 use crate::scene::{Scene, boot_program, expect};
 use crate::system;
-use wireboot_lab::gdb::Debugger;
 
 pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?.by_stick()?;

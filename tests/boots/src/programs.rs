@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::Impairment;
 use wireboot_lab::capture::{Capture, HEADERS};
+use wireboot_lab::gdb::Debugger;
 use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER};
@@ -19,7 +20,6 @@ use crate::loaders::{menu, prepare, prepare_by, start};
 use crate::processors::{CIRCLE, slow};
 use crate::scene::{Daemon, PATIENCE, Scene, expect, run};
 use crate::{secure_boot, servers, system};
-use wireboot_lab::gdb::Debugger;
 
 /// Packages that are not installed: some would concern the loader of this computer.
 const XEN: &str = "xen-hypervisor-4.17-amd64";

@@ -231,10 +231,7 @@ impl<'lab> Scene<'lab> {
     /// Gives the machine a stub for a debugger.
     pub(crate) fn debugged(&mut self) -> PathBuf {
         let stub = self.lab.scratch().join("gdb");
-        self.machine.extra.extend([
-            "-gdb".into(),
-            format!("unix:{},server=on,wait=off", stub.display()).into(),
-        ]);
+        self.machine.debugged_at(&stub);
         stub
     }
 
