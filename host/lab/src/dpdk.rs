@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 use crate::netns::Lab;
 use crate::network::Network;
@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Testpmd {
     child: Child,
     socket: PathBuf,
+    log: PathBuf,
 }
 
 impl Testpmd {
@@ -35,7 +36,7 @@ impl Testpmd {
         let last = available_parallelism().map_or(1, |count| count.get().saturating_sub(1));
         let said = File::create(&log).context("making DPDK's log")?;
         let errors = said.try_clone().context("making DPDK's log")?;
-        let mut child = lab
+        let child = lab
             .command("dpdk-testpmd")
             .args(["--no-shconf", "--no-huge", "-m", "256", "--no-pci"])
             .args(["--no-telemetry", "--lcores"])
@@ -52,18 +53,32 @@ impl Testpmd {
             .stderr(errors)
             .spawn()
             .context("starting dpdk-testpmd (Debian's package dpdk-dev)")?;
+        let mut testpmd = Self { child, socket, log };
         let deadline = Instant::now() + PATIENCE;
-        while !socket.exists() {
-            if child.try_wait().context("waiting for DPDK")?.is_some() || Instant::now() > deadline
-            {
-                let _ = child.kill();
-                let _ = child.wait();
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                bail!("dpdk-testpmd did not start:\n{said}");
-            }
+        while !testpmd.socket.exists() {
+            testpmd.runs()?;
+            ensure!(
+                Instant::now() < deadline,
+                "dpdk-testpmd does not listen: {}",
+                testpmd.said()
+            );
             sleep(Duration::from_millis(20));
         }
-        Ok(Self { child, socket })
+        Ok(testpmd)
+    }
+
+    /// Whether it does.
+    ///
+    /// # Errors
+    /// When it has ended, with what it said.
+    pub fn runs(&mut self) -> Result<()> {
+        let ended = self.child.try_wait().context("waiting for dpdk-testpmd")?;
+        ensure!(ended.is_none(), "dpdk-testpmd has ended: {}", self.said());
+        Ok(())
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Puts the card into the machine, in the place of its network card's way to the network.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::aggregation;
 use crate::background::Background;
@@ -266,17 +266,23 @@ impl Network {
     /// Takes a network of IPv4 without a bridge out of the way until this is dropped, so that there can be another one.
     ///
     /// # Errors
-    /// When its interface cannot be renamed.
+    /// When it is another one, or its interface cannot be renamed.
     pub fn aside(&self) -> Result<Aside<'_>> {
+        // With the link the kernel would forget addresses of IPv6.
+        ensure!(
+            !self.options.bridge && self.options.ip == [IpVersion::V4],
+            "only a network of IPv4 without a bridge can make way for another"
+        );
+        let aside = Aside { _network: self };
         tool("ip", ["link", "set", INTERFACE, "down"])?;
         tool("ip", ["link", "set", INTERFACE, "name", ASIDE])?;
-        Ok(Aside { _network: self })
+        Ok(aside)
     }
 }
 
 impl Drop for Aside<'_> {
     fn drop(&mut self) {
-        // What goes wrong, the network's next user meets.
+        // An error shows at the network's next use.
         let _ = tool("ip", ["link", "set", ASIDE, "name", INTERFACE]);
         let _ = tool("ip", ["link", "set", INTERFACE, "up"]);
     }

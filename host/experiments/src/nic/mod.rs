@@ -39,10 +39,10 @@ use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::packages::Package;
 use wireboot_lab::progress;
 
-/// Measure `wireboot nic` beside QEMU's tap
+/// Measure `wireboot nic` beside QEMU's tap and DPDK's
 ///
 /// Frames that a driver throws away, files that wireboot, iPXE, stock UEFI and Linux fetch: by our card and by QEMU's tap, by turns, round after
-/// round, in machines with the same memory; frames by DPDK's card, too; and from the server in the card. Each ratio stands beside what it is to be at least. Then what is to be little: an
+/// round, in machines with the same memory. Frames by DPDK's card, too, and files from the server in the card. Each ratio stands beside what it is to be at least. Then what is to be little: an
 /// idle card's processor time, and doorbells. Times are taken outside the guest, from the first request to the last acknowledgement; from the server in the card they are the server's own. Needs root.
 #[derive(Clone, Debug, Args)]
 pub struct NicArgs {
@@ -124,7 +124,7 @@ pub fn run(arguments: NicArgs) -> Result<()> {
     for mib in [1, mib] {
         files::write(&root, mib * MIB)?;
     }
-    let servers = ["dnsmasq-base", "atftpd", "nginx"]
+    let servers = ["dnsmasq-base", "atftpd", "nginx", "dpdk-dev"]
         .map(|name| Package::installed(name).map(|package| format!("{name} {}", package.version)));
     let host = Host::new(
         Some(&wireboot),

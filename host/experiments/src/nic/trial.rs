@@ -154,10 +154,12 @@ impl Stage<'_> {
                 ..options
             },
         )?;
-        let dpdk = Testpmd::start(lab, &network)?;
+        let mut dpdk = Testpmd::start(lab, &network)?;
         let mut machine = self.machine();
         dpdk.attach(&mut machine)?;
-        self.frames_from_cable(rung, &network, machine)
+        let frames = self.frames_from_cable(rung, &network, machine);
+        dpdk.runs()?;
+        frames
     }
 
     fn frames_from_cable(&self, rung: &str, network: &Network, machine: Machine) -> Result<f64> {
