@@ -67,7 +67,7 @@ pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     scene.fetched_right(&mut machine)
 }
 
-/// A boot over one of Intel's cards, the firmware's part of it by iPXE's driver from the card's ROM, wireboot's by its own: the
+/// A boot over one of Intel's cards by wireboot's driver, where the firmware takes part by iPXE's from the card's ROM: the
 /// data comes by TFTP and the rest by HTTP.
 fn over_an_intel_card(mut scene: Scene<'_>, model: &str, rom: &str, id: &str) -> Result<()> {
     let card = scene.machine.network.as_mut().context("a network card")?;

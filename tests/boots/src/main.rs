@@ -23,6 +23,7 @@ mod menu;
 mod near_end;
 mod newest_ipxe;
 mod our_card;
+mod our_card_guests;
 mod panics;
 mod paths;
 mod processors;
@@ -226,6 +227,18 @@ const CASES: &[(&str, Case)] = &[
     (
         "server_in_the_card_while_a_file_changes",
         our_card::server_in_the_card_while_a_file_changes,
+    ),
+    (
+        "linux_over_our_card_with_and_without_offloads",
+        our_card_guests::linux_with_and_without_offloads,
+    ),
+    (
+        "linux_over_our_card_by_four_pairs",
+        our_card_guests::linux_by_four_pairs,
+    ),
+    (
+        "ipxe_on_legacy_firmware_over_our_card",
+        our_card_guests::ipxe_on_legacy_firmware,
     ),
     ("over_a_card_that_lies", lying_card::lies),
     ("over_a_card_at_a_models_speed", lying_card::slow),

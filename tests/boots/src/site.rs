@@ -135,7 +135,7 @@ pub(crate) fn installer_over_ipv6(lab: &Lab) -> Result<()> {
     into_the_installer(&scene, "Run /init as init process")
 }
 
-/// Up to its words.
+/// Starts the installer by GRUB, and waits until the console shows `words`.
 fn into_the_installer(scene: &Scene<'_>, words: &str) -> Result<()> {
     let capture = capture(scene.lab)?;
     let mut machine = shows_the_menu(scene)?;

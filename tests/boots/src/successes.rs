@@ -253,7 +253,7 @@ pub(crate) fn without_entropy_device(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?.by_stick()?;
     scene.machine.entropy = false;
     // Nor the instruction.
-    scene.machine.processor = "max,-rdrand,-rdseed".to_owned();
+    scene.machine.processor.push_str(",rdrand=off,rdseed=off");
     scene.system.check("data.cpio")?;
     let _server = scene.serve(&[])?;
     let machine = scene.fetches()?;

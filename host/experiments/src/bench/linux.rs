@@ -24,7 +24,7 @@ const DRIVERS: [&str; 8] = [
 ///
 /// # Errors
 /// When busybox, one of them or a driver is missing.
-pub(crate) fn write_ram_disk(
+pub fn write_ram_disk(
     file: &Path,
     kernel: &Kernel,
     address: &str,

@@ -12,7 +12,7 @@ pub mod evaluate;
 pub(crate) mod files;
 pub(crate) mod host;
 pub mod instructions;
-pub(crate) mod linux;
+pub mod linux;
 mod markdown;
 pub(crate) mod observe;
 pub(crate) mod plot;

@@ -1,0 +1,173 @@
+//! Guests over our card that have drivers of their own: Linux, and iPXE on legacy firmware.
+
+use std::fs;
+use std::io::{self, Read};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::Value;
+use wireboot_experiments::bench::linux::write_ram_disk;
+use wireboot_lab::guest::Kernel;
+use wireboot_lab::netns::Lab;
+use wireboot_lab::network::{NetworkOptions, SERVER};
+use wireboot_lab::nic::Nic;
+use wireboot_lab::qemu::{DirectKernel, Firmware, NetworkCard};
+
+use crate::our_card::{counter, server_of};
+use crate::processors::SHARE;
+use crate::scene::{Scene, expect, wireboot};
+use crate::{servers, system};
+
+/// Where the test takes what Linux sends.
+const PORT: u16 = 8081;
+/// The longest frame of an ordinary link, in bytes.
+const FRAME: u64 = 1514;
+
+/// Linux gets a file and sends it back, with all that the card takes from it and with nothing.
+pub(crate) fn linux_with_and_without_offloads(lab: &Lab) -> Result<()> {
+    let all = exchange(lab, NetworkOptions::default(), "all")?;
+    let none = exchange(lab, NetworkOptions::default(), "none")?;
+    for (bytes, units) in [
+        ("received_bytes", "received_units"),
+        ("sent_bytes", "sent_units"),
+    ] {
+        // Many segments in a unit, or a frame.
+        ensure!(
+            counter(&all, bytes)? > 2 * FRAME * counter(&all, units)?,
+            "{all}"
+        );
+        ensure!(
+            counter(&none, bytes)? <= FRAME * counter(&none, units)?,
+            "{none}"
+        );
+    }
+    Ok(())
+}
+
+/// The same in frames of 9000 bytes, by four connections, of which Linux puts more than one pair of four to use.
+pub(crate) fn linux_by_four_pairs(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        mtu: 9000,
+        queues: 4,
+        ..NetworkOptions::default()
+    };
+    let counters = exchange(lab, options, "all")?;
+    let pairs = counters.get("pairs").and_then(Value::as_array);
+    let pairs = pairs.context("counters of each pair")?;
+    let carries = |pair: &&Value| counter(pair, "received_bytes").is_ok_and(|bytes| bytes > SHARE);
+    ensure!(
+        pairs.len() == 4 && pairs.iter().filter(carries).count() > 1,
+        "{counters}"
+    );
+    Ok(())
+}
+
+/// As many connections as there are pairs of queues. The card's counters.
+fn exchange(lab: &Lab, options: NetworkOptions, offload: &str) -> Result<Value> {
+    let (mtu, queues) = (options.mtu, options.queues);
+    let mut scene = Scene::on(lab, options, 8)?;
+    let nic = if queues > 1 {
+        Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?
+    } else {
+        let mut program = lab.command(wireboot()?);
+        program.args(["nic", "run", "--offload", offload, "--wire"]);
+        program.arg(format!("tap={}", scene.network.cable()));
+        Nic::launch(lab, program)?
+    };
+    nic.attach(&mut scene.machine)?;
+    let numbers: Vec<_> = (1..=queues).map(|number| number.to_string()).collect();
+    let numbers = numbers.join(" ");
+    let script = format!(
+        "b() {{ /bin/busybox \"$@\"; }}\n\
+         get() {{ b wget -q -O /file$1 http://{SERVER}/data.cpio; b sha256sum /file$1 >/sum$1; }}\n\
+         b ip link set eth0 mtu {mtu}\n\
+         for n in {numbers}; do get $n & done\nwait\nb cat /sum*\n\
+         for n in {numbers}; do b nc {SERVER} {PORT} </file$n && echo >/sent$n & done\nwait\n\
+         echo exchange: sent $(echo /sent*)"
+    );
+    start_linux(&mut scene, &script)?;
+    scene.machine.processors = queues.max(2).into();
+    let directory = &scene.system.directory;
+    let _server = servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?;
+    let listener = TcpListener::bind((SERVER, PORT)).context("listening")?;
+    let sent = thread::spawn(move || (0..queues).map(|_| take(&listener)).collect());
+    let mut machine = scene.machine.start(lab, "linux", |_| {})?;
+    let digest = scene.system.digest_of("data.cpio")?;
+    for number in 1..=queues {
+        expect(&mut machine, &format!("{digest}  /file{number}"))?;
+    }
+    // Else who takes it waits for ever.
+    let all: String = (1..=queues)
+        .map(|number| format!(" /sent{number}"))
+        .collect();
+    expect(&mut machine, &format!("exchange: sent{all}"))?;
+    let sent: io::Result<Vec<Vec<u8>>> =
+        sent.join().map_err(|_| anyhow!("taking what was sent"))?;
+    let data = fs::read(scene.system.directory.join("data.cpio"))?;
+    ensure!(
+        sent?.iter().all(|one| *one == data),
+        "Linux did not send what it got"
+    );
+    let counters = nic.end()?;
+    for lost in ["send_lost", "receive_too_long", "receive_not_agreed"] {
+        ensure!(counter(&counters, lost)? == 0, "{counters}");
+    }
+    Ok(counters)
+}
+
+/// All that a connection brings.
+fn take(listener: &TcpListener) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    listener.accept()?.0.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Has QEMU start a Linux that does what the script says.
+fn start_linux(scene: &mut Scene<'_>, script: &str) -> Result<()> {
+    let kernel = Kernel::cached()?;
+    let ram_disk = scene.lab.scratch().join("initrd");
+    write_ram_disk(&ram_disk, &kernel, "10.77.0.40/24", &[], script)?;
+    on_legacy_firmware(scene)?.boot_index = None;
+    scene.machine.kernel = Some(DirectKernel {
+        kernel: kernel.image,
+        initrd: Some(ram_disk),
+        command_line: system::OPTIONS.to_owned(),
+    });
+    Ok(())
+}
+
+/// The machine's card.
+fn on_legacy_firmware<'a>(scene: &'a mut Scene<'_>) -> Result<&'a mut NetworkCard> {
+    scene.machine.firmware = Firmware::SeaBios;
+    scene.machine.firmware_configuration.clear();
+    scene.machine.network.as_mut().context("a network card")
+}
+
+/// iPXE on SeaBIOS, over a card of the time before virtio 1.0, to the system.
+pub(crate) fn ipxe_on_legacy_firmware(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    let script = format!(
+        "#!ipxe\nkernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
+        system::OPTIONS
+    );
+    fs::write(scene.system.directory.join("boot.ipxe"), script)?;
+    let nic = server_of(lab, &scene.system.directory, "all")?;
+    let card = on_legacy_firmware(&mut scene)?;
+    card.boot_index = None;
+    card.properties
+        .extend(["disable-modern=on", "disable-legacy=off"].map(str::to_owned));
+    nic.attach(&mut scene.machine)?;
+    // Debian's ROM is for cards of virtio 1.0, and the firmware starts it for no other.
+    scene.machine.kernel = Some(DirectKernel {
+        kernel: PathBuf::from("/usr/lib/ipxe/ipxe.lkrn"),
+        initrd: None,
+        command_line: String::new(),
+    });
+    let mut machine = scene.machine.start(lab, "bios", |_| {})?;
+    scene.runs(&mut machine)?;
+    let log = nic.log();
+    ensure!(!log.contains("error") && !log.contains("stopped"), "{log}");
+    nic.end().map(drop)
+}
