@@ -2,6 +2,7 @@
 
 use crate::{apt, shell, uefi};
 use anyhow::{Context, Result, ensure};
+use std::env;
 use std::fs;
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -102,17 +103,25 @@ fn firmware(dist: &Path) -> Result<()> {
         .try_for_each(|(_, program)| install(&built.join(program), &dist.join(program)))
 }
 
+/// With this in the environment the host's command is compiled as the tests are, not for release.
+const AS_TESTED: &str = "WIREBOOT_AS_TESTED";
+
 fn host(dist: &Path) -> Result<()> {
-    shell::run(
-        shell::cargo()
-            .args(["build", "--release", "--package", "wireboot-cli"])
-            // Results tell what they were measured with.
-            .env("WIREBOOT_COMMIT", commit()),
-    )?;
-    install(
-        &shell::target_directory().join("release/wireboot"),
-        &dist.join("wireboot"),
-    )
+    let mut build = shell::cargo();
+    let built = if env::var_os(AS_TESTED).is_some() {
+        // Those of its tests that start it have it made. The packages and features are all tests', so that nothing is compiled twice.
+        build.args(["test", "--workspace", "--all-features", "--no-run"]);
+        build.args(["--test", "nic"]);
+        "debug/wireboot"
+    } else {
+        build.args(["build", "--release", "--package", "wireboot-cli"]);
+        // Results tell what they were measured with.
+        build.env("WIREBOOT_COMMIT", commit());
+        "release/wireboot"
+    };
+    shell::run(&mut build)?;
+    let built = shell::target_directory().join(built);
+    install(&built, &dist.join("wireboot"))
 }
 
 /// The commit of the checkout, with `+` where files differ from it; empty outside a checkout.
