@@ -285,23 +285,30 @@ fn bar(percent: f64) -> String {
     )
 }
 
-/// A table whose first column is a name.
+/// A table. Columns of figures stand to the right, heads and all.
 fn table<const N: usize>(
     out: &mut String,
     heads: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
 ) {
+    let rows: Vec<_> = rows.take(ROWS).collect();
+    let mut classes = [" class=\"n\""; N];
+    for row in &rows {
+        for (class, cell) in classes.iter_mut().zip(row) {
+            if cell.contains(|letter: char| letter.is_alphabetic()) {
+                *class = "";
+            }
+        }
+    }
     out.push_str("<table><tr>");
-    // All but the name are figures.
-    let class = |column| if column == 0 { "" } else { " class=\"n\"" };
-    for (head, column) in heads.iter().zip(0..) {
-        let _ = write!(out, "<th{}>{head}</th>", class(column));
+    for (head, class) in heads.iter().zip(classes) {
+        let _ = write!(out, "<th{class}>{head}</th>");
     }
     out.push_str("</tr>\n");
-    for row in rows.take(ROWS) {
+    for row in &rows {
         out.push_str("<tr>");
-        for (cell, column) in row.iter().zip(0..) {
-            let _ = write!(out, "<td{}>{}</td>", class(column), escaped(cell));
+        for (cell, class) in row.iter().zip(classes) {
+            let _ = write!(out, "<td{class}>{}</td>", escaped(cell));
         }
         out.push_str("</tr>\n");
     }
@@ -531,4 +538,27 @@ fn offers(out: &mut String, network: &Network) {
         );
     }
     out.push_str("</table>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_stand_to_the_right_and_words_do_not() {
+        let rows = [["ring", "write-back", "12.5"], ["BAR", "uncached", "-"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let mut page = String::new();
+        table(&mut page, ["memory", "type", "MB/s"], rows.into_iter());
+        let lines: Vec<_> = page.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                r#"<table><tr><th>memory</th><th>type</th><th class="n">MB/s</th></tr>"#,
+                r#"<tr><td>ring</td><td>write-back</td><td class="n">12.5</td></tr>"#,
+                r#"<tr><td>BAR</td><td>uncached</td><td class="n">-</td></tr>"#,
+                "</table>",
+            ]
+        );
+    }
 }
