@@ -21,6 +21,8 @@ use wireboot_wire::tftp::{ErrorCode, Packet};
 /// Doublings that outlive an acknowledgement. More would make a client that loses the end of each window, which no packet
 /// follows to show it, wait longer and longer.
 const KEPT_BACKOFF: u32 = 1;
+/// Doublings of the wait before a repetition is answered: from a microsecond they lead beyond [`MAX_TIMEOUT`].
+const MOST_DOUBLINGS: u32 = 23;
 /// Wait for an answer before anything is known of the round trip.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest wait for an acknowledgement: below it, a client that is busy for a moment looks like loss.
@@ -99,6 +101,8 @@ pub(crate) struct Sender {
     sent_at: Instant,
     heard_at: Instant,
     rolled_back_at: Option<Instant>,
+    /// Repetitions answered since the client had something new.
+    repeats: u32,
     /// With a window that slides: a block sent once whose acknowledgement is awaited to measure the round trip.
     timed: Option<(u64, Instant)>,
     shortest_round_trip: Option<Duration>,
@@ -134,6 +138,7 @@ impl Sender {
             sent_at: now,
             heard_at: now,
             rolled_back_at: None,
+            repeats: 0,
             timed: None,
             shortest_round_trip: None,
             smoothed_round_trip: None,
@@ -301,6 +306,7 @@ impl Sender {
         } else if advance <= awaited {
             self.acked += advance;
             self.answered = true;
+            self.repeats = 0;
             self.take_sample(now);
             self.backoff = self.backoff.min(KEPT_BACKOFF);
             self.heard_at = now;
@@ -326,7 +332,9 @@ impl Sender {
     /// The client repeats what it acknowledged: the first block after it is missing. With a window of one this says no more than
     /// that a packet was doubled on its way, and to answer it would double every later one (the sorcerer's apprentice). The same
     /// goes for a repetition that comes sooner than any answer to what was last sent can; with a window that slides, where
-    /// something is always just being sent, to what was sent after the last going back.
+    /// something is always just being sent, to what was sent after the last going back. A client that is behind says the same for
+    /// each doubled block that it finds, and an answer each time would leave it no room for the one that it lacks: each further answer
+    /// comes twice as late.
     fn repeat(&mut self, now: Instant) {
         let nothing_sent = self.next == self.acked + 1;
         if self.terms.window == 1 || nothing_sent {
@@ -337,11 +345,14 @@ impl Sender {
         } else {
             Some(self.sent_at)
         };
+        let doublings = self.repeats.saturating_sub(1).min(MOST_DOUBLINGS);
         let answers = since.is_none_or(|since| {
-            self.shortest_round_trip
-                .is_some_and(|shortest| now.saturating_duration_since(since) >= shortest)
+            let wait = self.shortest_round_trip;
+            let wait = wait.map(|shortest| (shortest * (1 << doublings)).min(MAX_TIMEOUT));
+            wait.is_some_and(|wait| now.saturating_duration_since(since) >= wait)
         });
         if answers {
+            self.repeats = self.repeats.saturating_add(1);
             self.heard_at = now;
             self.roll_back(now);
         }
@@ -592,6 +603,31 @@ mod tests {
         bench.sends(9, 8);
         bench.ack(8);
         bench.waits();
+    }
+
+    #[test]
+    fn a_client_that_repeats_itself_without_end_is_answered_ever_more_slowly() {
+        let mut bench = Bench::new(terms(100_000, 100, 8));
+        bench.sends(1, 8);
+        bench.later(1);
+        bench.ack(8);
+        bench.sends(9, 8);
+        let mut answered = Vec::new();
+        for at in 1..=40 {
+            bench.later(1);
+            bench.ack(8);
+            if let Action::Send { first, count } = bench.action() {
+                bench.sends(first, count);
+                answered.push(at);
+            }
+        }
+        assert_eq!(answered, [1, 2, 4, 8, 16, 32]);
+        // From what is new on, at once again.
+        bench.ack(16);
+        bench.sends(17, 8);
+        bench.later(1);
+        bench.ack(16);
+        bench.sends(17, 8);
     }
 
     #[test]
