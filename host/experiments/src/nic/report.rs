@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(ids(&[]).len(), COMPARISONS.len() + BOUNDS.len());
         assert_eq!(
             ids(&["tap-frames", "linux", "idle"]),
-            ["tap-frames", "linux-http", "idle"]
+            ["tap-frames", "tap-frames-dpdk", "linux-http", "idle"]
         );
         assert!(ids(&["nothing"]).is_empty());
     }
