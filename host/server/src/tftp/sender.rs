@@ -352,8 +352,11 @@ impl Sender {
             wait.is_some_and(|wait| now.saturating_duration_since(since) >= wait)
         });
         if answers {
+            // Whoever says nothing else is gone at last, too.
+            if self.repeats == 0 {
+                self.heard_at = now;
+            }
             self.repeats = self.repeats.saturating_add(1);
-            self.heard_at = now;
             self.roll_back(now);
         }
     }
@@ -628,6 +631,19 @@ mod tests {
         bench.later(1);
         bench.ack(16);
         bench.sends(17, 8);
+        let began = bench.now;
+        let end = loop {
+            bench.later(50);
+            bench.ack(16);
+            match bench.action() {
+                Action::Send { first, count } => bench.sends(first, count),
+                Action::Ended(end) => break end,
+                _ => {}
+            }
+            assert!(bench.now - began < 2 * GIVE_UP_AFTER, "it never ends");
+        };
+        assert_eq!(end, End::Silent);
+        assert!(bench.now - began >= GIVE_UP_AFTER);
     }
 
     #[test]
