@@ -13,6 +13,8 @@ use crate::leases::Lease;
 
 /// How long an offered address is kept for the client that did not take it yet.
 const OFFER_TIME: Duration = Duration::from_secs(60);
+/// How long one is kept at least where all addresses are taken: firmware waits 4 s for other offers before it takes one.
+const LEAST_OFFER_TIME: Duration = Duration::from_secs(10);
 /// How long an address is left alone that a client found in use.
 const DECLINED_TIME: Duration = Duration::from_secs(600);
 
@@ -65,8 +67,16 @@ struct Holding {
     /// `None`: in use by somebody, as its client found.
     client: Option<Client>,
     until: Instant,
-    /// It was given, not only offered or found in use.
-    leased: bool,
+    right: Right,
+}
+
+/// Why an address is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    Offered,
+    Leased,
+    /// Somebody was found to use it, whom this server did not give it.
+    InUse,
 }
 
 impl<A: Address> Pool<A> {
@@ -87,7 +97,7 @@ impl<A: Address> Pool<A> {
     pub(crate) fn with(mut self, leases: Vec<Lease<A>>) -> Self {
         for (address, client, until) in leases {
             if (self.first..=self.last).contains(&address) {
-                self.hold(address, &client, until, true);
+                self.hold(address, &client, until, Right::Leased);
             }
         }
         self
@@ -103,26 +113,39 @@ impl<A: Address> Pool<A> {
         changed.filter_map(lease).collect()
     }
 
-    /// The address to offer a client: the one it had, else the one it wishes, else a free one. `None`: all are taken.
+    /// The address to offer a client: the one it had, else the one it wishes, else a free one, else one that was offered to somebody who does
+    /// not take it. `None`: all are taken.
     pub(crate) fn offer(&mut self, client: &[u8], wish: Option<A>, now: Instant) -> Option<A> {
         let had = self.by_client.get(client).copied();
         let wishes = [had, wish].into_iter().flatten();
-        let address = wishes
+        let free = wishes
             .chain(self.in_order_for(client))
-            .find(|&address| self.is_free_for(address, client, now))?;
+            .find(|&address| self.is_free_for(address, client, now));
+        let address = free.or_else(|| self.not_taken(now))?;
         // A renewed discovery must not shorten a lease that runs.
-        let held = self.by_address.get(&address);
-        let held = held.filter(|held| held.until > now);
-        let (until, leased) = held.map_or((now, false), |held| (held.until, held.leased));
-        self.hold(address, client, until.max(now + OFFER_TIME), leased);
+        let held = self
+            .by_address
+            .get(&address)
+            .filter(|held| held.until > now && held.client.as_deref() == Some(client));
+        let (until, right) = held.map_or((now, Right::Offered), |held| (held.until, held.right));
+        self.hold(address, client, until.max(now + OFFER_TIME), right);
         Some(address)
+    }
+
+    /// The address that was offered longest ago and not taken: one host that asks in many names does not shut out all others.
+    fn not_taken(&self, now: Instant) -> Option<A> {
+        let offered = self.by_address.iter();
+        let offered = offered.filter(|(_, holding)| holding.right == Right::Offered);
+        let (address, first) = offered.min_by_key(|(_, holding)| holding.until)?;
+        let latest = now + OFFER_TIME.saturating_sub(LEAST_OFFER_TIME);
+        (first.until <= latest).then_some(*address)
     }
 
     /// Gives the client the address; false when it is not to be had.
     pub(crate) fn lease(&mut self, client: &[u8], address: A, now: Instant) -> bool {
         let free = self.is_free_for(address, client, now);
         if free {
-            self.hold(address, client, now + self.lease_time, true);
+            self.hold(address, client, now + self.lease_time, Right::Leased);
             self.changed.insert(address);
         }
         free
@@ -155,7 +178,7 @@ impl<A: Address> Pool<A> {
                 Holding {
                     client: None,
                     until,
-                    leased: false,
+                    right: Right::InUse,
                 },
             );
         }
@@ -167,17 +190,17 @@ impl<A: Address> Pool<A> {
         let held = self.by_address.get(&address);
         let held = held.filter(|held| held.until > now);
         let known = held.is_some_and(|held| held.client.as_deref() == Some(client));
-        let leased = held.is_some_and(|held| held.leased);
+        let leased = held.is_some_and(|held| held.right == Right::Leased);
         if known || leased || !(self.first..=self.last).contains(&address) {
             return false;
         }
-        self.keep(address, client, now + DECLINED_TIME, false);
+        self.keep(address, client, now + DECLINED_TIME, Right::InUse);
         self.by_client.entry(client.to_vec()).or_insert(address);
         true
     }
 
-    fn hold(&mut self, address: A, client: &[u8], until: Instant, leased: bool) {
-        self.keep(address, client, until, leased);
+    fn hold(&mut self, address: A, client: &[u8], until: Instant, right: Right) {
+        self.keep(address, client, until, right);
         if let Some(former) = self.by_client.insert(client.to_vec(), address)
             && former != address
         {
@@ -186,11 +209,11 @@ impl<A: Address> Pool<A> {
     }
 
     /// Takes `address` from who had it.
-    fn keep(&mut self, address: A, client: &[u8], until: Instant, leased: bool) {
+    fn keep(&mut self, address: A, client: &[u8], until: Instant, right: Right) {
         let holding = Holding {
             client: Some(client.to_vec()),
             until,
-            leased,
+            right,
         };
         if let Some(Holding {
             client: Some(former),
@@ -283,6 +306,46 @@ mod tests {
         let address = pool.offer(&client(4), None, later).unwrap();
         assert!(pool.lease(&client(4), address, later));
         assert!((1..=3).any(|n| !pool.lease(&client(n), address, later)));
+    }
+
+    #[test]
+    fn who_asks_in_many_names_and_takes_nothing_shuts_nobody_out_for_long() {
+        let now = Instant::now();
+        let mut pool = pool();
+        let mine = pool.offer(&client(1), None, now).unwrap();
+        assert!(pool.lease(&client(1), mine, now));
+        let first = pool.offer(&client(2), None, now).unwrap();
+        let second = now + Duration::from_secs(1);
+        pool.offer(&client(3), None, second).unwrap();
+        let early = now + LEAST_OFFER_TIME - Duration::from_millis(1);
+        assert_eq!(pool.offer(&client(4), None, early), None);
+        let then = now + LEAST_OFFER_TIME;
+        assert_eq!(pool.offer(&client(4), None, then), Some(first));
+        assert_eq!(
+            pool.offer(&client(5), None, then),
+            None,
+            "one second too early"
+        );
+        assert!(!pool.lease(&client(2), first, then), "it is another's");
+        assert!(pool.lease(&client(4), first, then));
+    }
+
+    #[test]
+    fn what_is_leased_or_in_use_is_not_taken_away() {
+        let now = Instant::now();
+        let mut pool = pool();
+        let leased = pool.offer(&client(1), None, now).unwrap();
+        assert!(pool.lease(&client(1), leased, now));
+        for n in 10..=13 {
+            pool.occupy(Ipv4Addr::new(10, 0, 0, n), &client(n), now);
+        }
+        let before_the_end = now + DECLINED_TIME - Duration::from_secs(1);
+        assert_eq!(pool.offer(&client(2), None, before_the_end), None);
+        let end = now + DECLINED_TIME;
+        assert!(
+            pool.offer(&client(2), None, end)
+                .is_some_and(|one| one != leased)
+        );
     }
 
     #[test]
