@@ -431,7 +431,8 @@ fn send<M: GuestMemory>(
                         agreed.placement.forget();
                         counters.hellos += 1;
                     }
-                    Some(Heard::Order(order)) => agreed.placement.order(memory, &order),
+                    Some(Heard::Order(order)) if agreed.placement.order(memory, &order) => {}
+                    Some(Heard::Order(_)) => counters.placements_refused += 1,
                     None => counters.send_not_understood += 1,
                 }
             }

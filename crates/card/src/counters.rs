@@ -45,6 +45,8 @@ pub struct Counters {
     pub received_chunk_units: u64,
     /// Units of which payload went to where the guest wants it, and the bytes of that; [`Self::received`] counts them, too.
     pub placed: Traffic,
+    /// Orders to place payload in memory that the guest does not have, or too much at once.
+    pub placements_refused: u64,
     /// From the wire, lost because the guest left its queue while they waited for others.
     pub receive_left: u64,
     /// From the wire, lost because the guest's buffers were too short.
@@ -113,8 +115,10 @@ impl AddAssign for Counters {
             receive_left,
             receive_pretended,
             placed,
+            placements_refused,
         } = other;
         self.placed += placed;
+        self.placements_refused += placements_refused;
         self.sent += sent;
         self.send_lost += send_lost;
         self.send_bad_length += send_bad_length;
@@ -206,6 +210,7 @@ mod tests {
             receive_left: 16 * n,
             receive_pretended: 17 * n,
             placed: traffic(18 * n),
+            placements_refused: 19 * n,
             faults: [9 * n; RingFault::ALL.len()],
         };
         let mut sum = counters(1);

@@ -177,8 +177,8 @@ impl Placement {
         *self = Self::default();
     }
 
-    /// Takes an order of the guest's.
-    pub(crate) fn order<M: GuestMemory>(&mut self, memory: &M, order: &Order) {
+    /// Takes an order of the guest's. False for one that names memory that the guest does not have, or too much: its connection is not placed.
+    pub(crate) fn order<M: GuestMemory>(&mut self, memory: &M, order: &Order) -> bool {
         match order {
             // One that this card has never heard of was lent to another, which was at its place.
             Order::Leave(ends, id) => {
@@ -186,12 +186,13 @@ impl Placement {
                     self.connections.remove(index);
                 }
                 self.tell(*id);
+                true
             }
             Order::Fill(ends, region) => self.fill(memory, ends, *region),
         }
     }
 
-    fn fill<M: GuestMemory>(&mut self, memory: &M, ends: &Ends, region: Region) {
+    fn fill<M: GuestMemory>(&mut self, memory: &M, ends: &Ends, region: Region) -> bool {
         let span = Span {
             address: region.address,
             len: region.len,
@@ -223,6 +224,7 @@ impl Placement {
                 self.tell(region.id);
             }
         }
+        good
     }
 
     fn find(&self, ends: &Ends) -> Option<usize> {

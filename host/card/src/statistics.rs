@@ -63,6 +63,7 @@ struct Document {
     received_chunk_units: u64,
     placed_units: u64,
     placed_bytes: u64,
+    placements_refused: u64,
     receive_left: u64,
     receive_too_long: u64,
     receive_not_agreed: u64,
@@ -199,6 +200,7 @@ impl Statistics {
             received_chunk_units: card.received_chunk_units,
             placed_units: card.placed.units,
             placed_bytes: card.placed.bytes,
+            placements_refused: card.placements_refused,
             receive_left: card.receive_left,
             receive_too_long: card.receive_too_long,
             receive_not_agreed: card.receive_not_agreed,
@@ -279,6 +281,7 @@ mod tests {
                 units: 29,
                 bytes: 2900,
             },
+            placements_refused: 43,
             receive_left: 28,
             received: Traffic {
                 units: 4,
@@ -347,7 +350,7 @@ mod tests {
         let mut expected = json!({
             "sent_units": 1, "sent_bytes": 60, "send_lost": 2, "send_bad_length": 3, "send_not_understood": 22, "hellos": 21,
             "sent_chunks": 24, "sent_chunk_units": 25, "received_chunks": 26, "received_chunk_units": 27, "receive_left": 28,
-            "placed_units": 29, "placed_bytes": 2900,
+            "placed_units": 29, "placed_bytes": 2900, "placements_refused": 43,
             "received_units": 4, "received_bytes": 240, "receive_too_long": 5, "receive_not_agreed": 6, "receive_pretended": 23,
             "no_room": 7, "cut_units": 12, "cut_frames": 13, "joined_units": 14, "joined_segments": 15,
             "joined_datagrams": 16, "joined_fragments": 17, "dropped_fragments": 18, "waiting_fragments": 19,

@@ -56,6 +56,7 @@ pub(crate) fn by_pxe_twice(lab: &Lab) -> Result<()> {
         "send_lost",
         "send_bad_length",
         "send_not_understood",
+        "placements_refused",
         "receive_pretended",
         "receive_too_long",
         "receive_not_agreed",

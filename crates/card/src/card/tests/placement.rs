@@ -263,6 +263,7 @@ fn a_stream_goes_to_its_place() {
         world.turn();
         assert_eq!(world.placed(), 27_000);
         assert_eq!(world.gone(), 2);
+        assert_eq!(world.card.counters().placements_refused, 0);
         world.segment(29_500, 1500);
         world.turn();
     }
@@ -408,6 +409,7 @@ fn memory_that_is_not_the_guests_is_refused() {
     world.segment(0, 1000);
     world.turn();
     assert_eq!((world.placed(), world.gone()), (0, 1));
+    assert_eq!(world.card.counters().placements_refused, 1);
 }
 
 /// A guest without checksums from its card is not told whose are right. Nor is it done by a card that does not offer it, whatever a guest orders.
