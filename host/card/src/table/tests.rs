@@ -276,3 +276,16 @@ fn programs_get_numbers_and_all_rows() {
     assert_eq!(other["bus"]["assumed"], true);
     assert!(Tables::new("pci", "1g").is_none() && Tables::new("pci32-33", "1").is_none());
 }
+
+/// No time and no machine takes part, so the pages hold what anybody's command prints.
+#[test]
+fn the_pages_hold_these_tables() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results");
+    let page = |name: &str| std::fs::read_to_string(format!("{results}/{name}")).unwrap();
+    assert_eq!(
+        tables().text().trim_end(),
+        page("card-table.txt").trim_end()
+    );
+    let raw = serde_json::to_string_pretty(&tables().json()).unwrap();
+    assert_eq!(raw, page("card-table.json").trim_end());
+}
