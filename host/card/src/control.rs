@@ -35,7 +35,7 @@ impl Control {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn start(port: Port) -> Result<Self> {
         let (end, ended) = UnixStream::pair().context("making a pipe for the card's end")?;
         let (poller, statistics) = (port.handle(), port.statistics()?);

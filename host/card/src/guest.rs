@@ -73,7 +73,7 @@ impl Guest {
     /// The function for a driver, with memory of its own.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn pci(&self) -> io::Result<GuestPci> {
         let memory = Shared::new()?;
         self.0.borrow_mut().set_memory(memory.clone());

@@ -17,7 +17,7 @@ mod guest;
 pub mod instructions;
 mod listener;
 mod memory;
-mod mishap;
+mod outage;
 mod pcap;
 mod poller;
 mod port;

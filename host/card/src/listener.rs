@@ -75,7 +75,7 @@ impl Listener {
     /// A monitor that has come, if one has.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn accept(&self) -> io::Result<Option<UnixStream>> {
         match self.socket.accept() {
             Ok((stream, _)) => Ok(Some(stream)),

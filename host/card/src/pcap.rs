@@ -61,7 +61,7 @@ pub(crate) struct Writer(Receiver<()>);
 /// Begins a file, which is at `path`, with an interface of each of these names.
 ///
 /// # Errors
-/// The system's.
+/// Those of the kernel's calls.
 pub(crate) fn start(
     mut file: File,
     path: &Path,

@@ -77,7 +77,7 @@ impl Poller {
     /// that ask. It waits as `polling` says. Lines in the log begin with `name`.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn start(
         name: Arc<str>,
         stages: Vec<Stage>,

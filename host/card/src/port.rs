@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use wireboot_card::{Beyond, Lies, feature};
 
 use crate::listener::Listener;
-use crate::mishap::{LOOK, Mishap, Mishaps};
+use crate::outage::{LOOK, Outage, Outages};
 use crate::poller::{Handle, Poller, Polling};
 use crate::say::say;
 use crate::stage::Stage;
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     /// A pair of queues for each.
     pub stages: Vec<Stage>,
     pub lies: Lies,
-    pub mishaps: Mishaps,
+    pub outages: Outages,
 }
 
 /// A port that waits for a monitor.
@@ -54,7 +54,7 @@ pub(crate) struct Port {
     /// Features, for each guest.
     offered: u64,
     pairs: usize,
-    mishaps: Mishaps,
+    outages: Outages,
 }
 
 /// A monitor's connection.
@@ -80,7 +80,7 @@ impl Port {
     /// Starts a port at a socket that is there.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn start(
         name: Arc<str>,
         listener: Listener,
@@ -107,7 +107,7 @@ impl Port {
             session: None,
             offered,
             pairs,
-            mishaps: plan.mishaps,
+            outages: plan.outages,
         })
     }
 
@@ -125,20 +125,20 @@ impl Port {
         let session = self.session.as_ref()?;
         let memory = session.lacks_memory;
         let memory = memory.map(|since| MEMORY_WITHIN.saturating_sub(since.elapsed()));
-        let mishap = self.mishaps.are_coming().then_some(LOOK);
-        memory.into_iter().chain(mishap).min()
+        let outage = self.outages.are_coming().then_some(LOOK);
+        memory.into_iter().chain(outage).min()
     }
 
     /// Does what is to be done. By which descriptors it was woken, is told.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn look(&mut self, [listener, connection]: [bool; 2]) -> Result<()> {
         if connection {
             self.serve();
         }
         self.look_for_memory();
-        self.look_for_mishaps()?;
+        self.look_for_outages()?;
         if listener {
             self.accept()?;
         }
@@ -228,21 +228,21 @@ impl Port {
         }
     }
 
-    fn look_for_mishaps(&mut self) -> Result<()> {
-        if self.session.is_none() || !self.mishaps.are_coming() {
+    fn look_for_outages(&mut self) -> Result<()> {
+        if self.session.is_none() || !self.outages.are_coming() {
             return Ok(());
         }
         let statistics = self.statistics()?.statistics;
-        match self.mishaps.look(statistics.card.received.units) {
+        match self.outages.look(statistics.card.received.units) {
             None => {}
-            Some(Mishap::Flap) => {
+            Some(Outage::Flap) => {
                 self.session = None;
                 say!(
                     "{}: the connection is closed, as --fault flap says",
                     self.name
                 );
             }
-            Some(Mishap::Death) => {
+            Some(Outage::Death) => {
                 say!("{}: the card dies, as --fault death says", self.name);
                 std::process::exit(1);
             }

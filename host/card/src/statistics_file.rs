@@ -23,7 +23,7 @@ impl StatisticsFile {
     /// At `path`, with this text.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the kernel's calls.
     pub(crate) fn new(path: &Path, text: &str) -> Result<Self> {
         let mut aside = path.as_os_str().to_owned();
         aside.push(".new");

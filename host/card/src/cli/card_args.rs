@@ -17,7 +17,7 @@ use super::poll::PollArgument;
 use super::socket::SocketArgument;
 use crate::card::HostCard;
 use crate::listener::Listener;
-use crate::mishap::Mishaps;
+use crate::outage::Outages;
 use crate::pcap::{self, Capture};
 use crate::poller::Polling;
 use crate::port::{Offer, Plan};
@@ -169,15 +169,15 @@ impl CardArgs {
             .zip(wires)
             .map(|(pair, wire)| Filter::new(wire, program.cloned(), PairOf { pair, pairs }))
             .map(|wire| Stage::new(wire, pace, capture.clone()));
-        let (lies, mishaps) = match &self.fault {
-            Some(fault) => (fault.lies(), fault.mishaps()),
-            None => (Lies::default(), Mishaps::new(Vec::new(), 0)),
+        let (lies, outages) = match &self.fault {
+            Some(fault) => (fault.lies(), fault.outages()),
+            None => (Lies::default(), Outages::new(Vec::new(), 0)),
         };
         Plan {
             socket: socket.to_owned(),
             stages: stages.collect(),
             lies,
-            mishaps,
+            outages,
         }
     }
 }

@@ -4,15 +4,15 @@ use std::str::FromStr;
 
 use wireboot_card::{Lie, Lies};
 
-use crate::mishap::{Mishap, Mishaps};
+use crate::outage::{Outage, Outages};
 
-const MISHAPS: [(&str, Mishap); 2] = [("flap", Mishap::Flap), ("death", Mishap::Death)];
+const OUTAGES: [(&str, Outage); 2] = [("flap", Outage::Flap), ("death", Outage::Death)];
 
 /// What a card does wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FaultArgument {
     lies: Vec<Lie>,
-    mishaps: Vec<Mishap>,
+    outages: Vec<Outage>,
     seed: u64,
 }
 
@@ -23,8 +23,8 @@ impl FaultArgument {
     }
 
     /// As a whole.
-    pub(super) fn mishaps(&self) -> Mishaps {
-        Mishaps::new(self.mishaps.clone(), self.seed)
+    pub(super) fn outages(&self) -> Outages {
+        Outages::new(self.outages.clone(), self.seed)
     }
 }
 
@@ -32,29 +32,29 @@ impl FromStr for FaultArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (mut lies, mut mishaps, mut seed) = (Vec::new(), Vec::new(), 1);
+        let (mut lies, mut outages, mut seed) = (Vec::new(), Vec::new(), 1);
         for part in text.split(',') {
             if let Some(number) = part.strip_prefix("seed=") {
                 let number = number.parse();
                 seed = number.map_err(|_| format!("{part}: a number is needed"))?;
             } else if let Some(lie) = named(&Lie::NAMED, part) {
                 lies.push(lie);
-            } else if let Some(mishap) = named(&MISHAPS, part) {
-                mishaps.push(mishap);
+            } else if let Some(outage) = named(&OUTAGES, part) {
+                outages.push(outage);
             } else {
                 let lies = Lie::NAMED.map(|(name, _)| name).join(", ");
-                let mishaps = MISHAPS.map(|(name, _)| name).join(", ");
+                let outages = OUTAGES.map(|(name, _)| name).join(", ");
                 return Err(format!(
-                    "{part:?} is no fault: {lies}, {mishaps}, and seed=N"
+                    "{part:?} is no fault: {lies}, {outages}, and seed=N"
                 ));
             }
         }
-        if lies.is_empty() && mishaps.is_empty() {
+        if lies.is_empty() && outages.is_empty() {
             return Err("at least one fault is needed beside the seed".to_owned());
         }
         Ok(Self {
             lies,
-            mishaps,
+            outages,
             seed,
         })
     }
@@ -78,7 +78,7 @@ mod tests {
         let argument: FaultArgument = "flap,silence,seed=7,death".parse().unwrap();
         let expected = FaultArgument {
             lies: vec![Lie::Silence],
-            mishaps: vec![Mishap::Flap, Mishap::Death],
+            outages: vec![Outage::Flap, Outage::Death],
             seed: 7,
         };
         assert_eq!(argument, expected);

@@ -21,7 +21,7 @@ use wireboot_server::station::Station;
 use super::*;
 use crate::control::Control;
 use crate::listener::Listener;
-use crate::mishap::Mishaps;
+use crate::outage::Outages;
 use crate::poller::Polling;
 use crate::port::{Offer, Plan, Port};
 use crate::stage::Stage;
@@ -105,7 +105,7 @@ impl Card {
             socket: socket.to_owned(),
             stages: vec![Stage::new(wire, Pace::default(), None)],
             lies,
-            mishaps: Mishaps::new(Vec::new(), 1),
+            outages: Outages::new(Vec::new(), 1),
         };
         let listener = Listener::bind(socket).unwrap();
         let port = Port::start("card".into(), listener, plan, offer).unwrap();

@@ -63,7 +63,7 @@ impl AsFd for Connection {
 
 impl Connection {
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn new(socket: UnixStream) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {

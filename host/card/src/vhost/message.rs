@@ -202,7 +202,7 @@ impl Request {
         })
     }
 
-    /// Its number.
+    /// Its number in the specification of vhost-user.
     pub(super) fn number(&self) -> u32 {
         match self {
             Self::GetFeatures => 1,

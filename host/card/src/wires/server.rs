@@ -56,7 +56,7 @@ impl ServerWire {
     /// To this one.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(crate) fn new(station: Station) -> io::Result<Self> {
         Ok(Self::with_files(
             station,

@@ -92,7 +92,7 @@ pub(crate) struct SwitchPort {
 /// A switch whose ports have these MTUs, in bytes. A port loses what is longer than its own.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of the kernel's calls.
 pub(crate) fn switch(mtus: &[u16]) -> io::Result<Vec<SwitchPort>> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let mut all = Vec::with_capacity(mtus.len());

@@ -132,7 +132,7 @@ pub(super) struct ColdFiles {
 
 impl ColdFiles {
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's calls.
     pub(super) fn new(files: Arc<dyn Files>) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {

@@ -1,4 +1,4 @@
-//! What befalls a card as a whole, on purpose.
+//! Outages of a card as a whole, on purpose.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ pub(crate) const LOOK: Duration = Duration::from_millis(5);
 /// Units that the guest receives before it happens, at most.
 const UNITS: u64 = 128;
 
-/// What befalls it, each time when a guest has received some units.
+/// What fails, each time when a guest has received some units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mishap {
+pub(crate) enum Outage {
     /// The connection to the monitor ends: the guest's link goes down. It is up again when the monitor has come back.
     Flap,
     /// The process ends, and leaves its socket.
     Death,
 }
 
-/// Mishaps of a card.
+/// Outages of a card.
 #[derive(Debug)]
-pub(crate) struct Mishaps {
-    kinds: Vec<Mishap>,
+pub(crate) struct Outages {
+    kinds: Vec<Outage>,
     random: Random,
     /// Units that the card has given to guests when the next happens.
     at: Option<u64>,
 }
 
-impl Mishaps {
+impl Outages {
     /// These, one after the other; the same seed has them at the same places.
-    pub(crate) fn new(kinds: Vec<Mishap>, seed: u64) -> Self {
+    pub(crate) fn new(kinds: Vec<Outage>, seed: u64) -> Self {
         Self {
             kinds,
             random: Random::new(seed),
@@ -43,7 +43,7 @@ impl Mishaps {
     }
 
     /// What happens now that guests have received so many units in all.
-    pub(crate) fn look(&mut self, received: u64) -> Option<Mishap> {
+    pub(crate) fn look(&mut self, received: u64) -> Option<Outage> {
         let at = match self.at {
             Some(at) => at,
             None => received + 1 + self.random.below(UNITS),
@@ -66,8 +66,8 @@ mod tests {
     #[test]
     fn each_happens_at_places_of_the_seed() {
         let places = |seed| {
-            let mut mishaps = Mishaps::new(vec![Mishap::Flap, Mishap::Death], seed);
-            let looks = (0..1000).filter_map(|n| Some((n, mishaps.look(n)?)));
+            let mut outages = Outages::new(vec![Outage::Flap, Outage::Death], seed);
+            let looks = (0..1000).filter_map(|n| Some((n, outages.look(n)?)));
             looks.collect::<Vec<_>>()
         };
         let first = places(1);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_card_without_has_none() {
-        let mut none = Mishaps::new(Vec::new(), 1);
+        let mut none = Outages::new(Vec::new(), 1);
         assert!(!none.are_coming());
         assert!((0..1000).all(|n| none.look(n).is_none()));
     }
