@@ -26,7 +26,7 @@ pub enum Side {
     },
     /// wireboot.efi downloads from the server in the card.
     Served {
-        /// How.
+        /// The protocol of the download.
         protocol: Protocol,
         /// Further arguments of the card.
         arguments: &'static [&'static str],
@@ -98,7 +98,7 @@ pub(super) const POLLS: &[&str] = &["--poll", "always"];
 const ALL: &[&str] = &[];
 
 /// The rung on which frames are counted, and no more.
-const THROWN_AWAY: &str = "driver";
+pub(super) const THROWN_AWAY: &str = "driver";
 /// The rung on which their payload is copied.
 const COPIED: &str = "driver, copied";
 

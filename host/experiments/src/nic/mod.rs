@@ -9,6 +9,7 @@
 
 mod bound;
 mod comparison;
+mod modelled;
 mod report;
 mod trial;
 
@@ -28,7 +29,8 @@ use crate::bench::trial::Testbed;
 use crate::bench::twice;
 use bound::Bound;
 use comparison::Comparison;
-pub use report::{BoundRow, Report, Row};
+use report::Chosen;
+pub use report::{BoundRow, ModelRow, Report, Row};
 use trial::Stage;
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
@@ -43,7 +45,7 @@ use wireboot_lab::progress;
 ///
 /// Frames that a driver throws away, files that wireboot, iPXE, stock UEFI and Linux fetch: by our card and by QEMU's tap, by turns, round after
 /// round, in machines with the same memory. Frames by DPDK's card, too, and files from the server in the card. Each ratio stands beside what it is to be at least. Then what is to be little: an
-/// idle card's processor time, and doorbells. Times are taken outside the guest, from the first request to the last acknowledgement; from the server in the card they are the server's own. Needs root.
+/// idle card's processor time, and doorbells. Last, frames by a card at the speed of a model, beside what the model says. Times are taken outside the guest, from the first request to the last acknowledgement; from the server in the card they are the server's own. Needs root.
 #[derive(Clone, Debug, Args)]
 pub struct NicArgs {
     /// One round with a small file, to see that all works
@@ -80,23 +82,26 @@ pub struct NicArgs {
 /// # Errors
 /// When the lab does not work, or a comparison gave no figure; the report is written all the same.
 pub fn run(arguments: NicArgs) -> Result<()> {
-    let (chosen, bounds) = report::chosen(&arguments.only);
+    let chosen = report::chosen(&arguments.only);
     if arguments.list {
         for Comparison {
             id, title, floor, ..
-        } in &chosen
+        } in &chosen.comparisons
         {
             println!("{id:22} {title}: at least {floor}");
         }
         for Bound {
             id, title, most, ..
-        } in &bounds
+        } in &chosen.bounds
         {
             println!("{id:22} {title}: at most {most}");
         }
+        for model in &chosen.models {
+            println!("{:22} frames with {}", model.id, model.title());
+        }
         return Ok(());
     }
-    if chosen.is_empty() && bounds.is_empty() {
+    if chosen.is_empty() {
         bail!("nothing to measure: wireboot lab nic --list shows the short names");
     }
     if !geteuid().is_root() {
@@ -151,10 +156,10 @@ pub fn run(arguments: NicArgs) -> Result<()> {
         .rounds
         .unwrap_or(if arguments.quick { 1 } else { 9 });
     let mut figures = Figures::default();
-    let each = chosen.len() * 2 + bounds.len();
+    let each = chosen.comparisons.len() * 2 + chosen.bounds.len() + chosen.models.len();
     let bar = progress::bar(u64::from(rounds) * each as u64);
     for round in 1..=rounds {
-        for comparison in &chosen {
+        for comparison in &chosen.comparisons {
             for (ours, side) in [(true, comparison.ours), (false, comparison.theirs)] {
                 bar.inc(1);
                 let what = format!("{}: {}", comparison.id, side.name());
@@ -167,19 +172,24 @@ pub fn run(arguments: NicArgs) -> Result<()> {
                 }
             }
         }
-        for bound in &bounds {
+        for bound in &chosen.bounds {
             bar.inc(1);
             let what = format!("{}: {}", bound.id, bound.title);
             let (value, failed) = twice(&bar, round, &what, || stage.bounded(bound.what));
             figures.failed.extend(failed);
-            figures.bounds.entry(bound.id).or_default().extend(value);
+            figures.few.entry(bound.id).or_default().extend(value);
         }
-        figures
-            .report(&host, &stage, &chosen, &bounds)
-            .save(&arguments)?;
+        for model in &chosen.models {
+            bar.inc(1);
+            let what = format!("{}: {}", model.id, model.title());
+            let (value, failed) = twice(&bar, round, &what, || stage.modelled(model));
+            figures.failed.extend(failed);
+            figures.few.entry(model.id).or_default().extend(value);
+        }
+        figures.report(&host, &stage, &chosen).save(&arguments)?;
     }
     bar.finish_and_clear();
-    let report = figures.report(&host, &stage, &chosen, &bounds);
+    let report = figures.report(&host, &stage, &chosen);
     println!("{}", report.text());
     match report.failures.len() {
         0 => Ok(()),
@@ -192,33 +202,35 @@ pub fn run(arguments: NicArgs) -> Result<()> {
 struct Figures {
     /// Of each comparison, ours and theirs.
     sides: BTreeMap<(&'static str, bool), Vec<f64>>,
-    bounds: BTreeMap<&'static str, Vec<f64>>,
+    /// Of each bound and model.
+    few: BTreeMap<&'static str, Vec<f64>>,
     failed: Vec<FailedTrial>,
 }
 
 impl Figures {
-    fn report(
-        &self,
-        host: &Host,
-        stage: &Stage<'_>,
-        chosen: &[Comparison],
-        bounds: &[Bound],
-    ) -> Report {
+    fn report(&self, host: &Host, stage: &Stage<'_>, chosen: &Chosen) -> Report {
         let side = |id, ours| self.sides.get(&(id, ours)).map_or(&[][..], Vec::as_slice);
+        let few = |id| self.few.get(id).map_or(&[][..], Vec::as_slice);
         let rows = chosen
+            .comparisons
             .iter()
             .filter_map(|one| Row::new(one, side(one.id, true), side(one.id, false)))
             .collect::<Vec<_>>();
-        let bound_rows = bounds
-            .iter()
-            .filter_map(|one| BoundRow::new(one, self.bounds.get(one.id)?))
+        let bounds = chosen.bounds.iter();
+        let bounds = bounds
+            .filter_map(|one| BoundRow::new(one, few(one.id)))
             .collect::<Vec<_>>();
-        let has_row = |id: &str| {
-            rows.iter().any(|row| row.id == id) || bound_rows.iter().any(|row| row.id == id)
-        };
-        let ids = chosen.iter().map(|one| one.id);
-        let ids = ids.chain(bounds.iter().map(|one| one.id));
-        let without = ids.filter(|id| !has_row(id));
+        let models = chosen.models.iter();
+        let models = models
+            .filter_map(|one| ModelRow::new(one, few(one.id)))
+            .collect::<Vec<_>>();
+        let have_rows: Vec<_> = rows
+            .iter()
+            .map(|row| row.id)
+            .chain(bounds.iter().map(|row| row.id))
+            .chain(models.iter().map(|row| row.id))
+            .collect();
+        let without = chosen.ids().filter(|id| !have_rows.contains(id));
         let failures = without.map(|id| {
             let last = self.failed.iter().rev().find(|trial| {
                 let rest = trial.what.strip_prefix(id);
@@ -234,7 +246,8 @@ impl Figures {
             bytes: stage.bytes,
             failures: failures.collect(),
             rows,
-            bounds: bound_rows,
+            bounds,
+            models,
             failed_trials: self.failed.clone(),
         }
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::bound::{BOUNDS, Bound};
 use super::comparison::{COMPARISONS, Comparison};
+use super::modelled::{MODELLED, Modelled};
 use crate::bench::host::Host;
 use crate::bench::plot::{Line, logarithmic};
 use crate::bench::report::{FailedTrial, Failure, digits, new_table};
@@ -24,6 +25,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What is to be little.
     pub bounds: Vec<BoundRow>,
+    /// A live guest at the speed of a model.
+    pub models: Vec<ModelRow>,
     /// What gave no figure.
     pub failures: Vec<Failure>,
     /// Every trial that failed, also where the next one gave a figure.
@@ -62,6 +65,40 @@ pub struct BoundRow {
     pub values: Vec<f64>,
     /// What it is to be at most.
     pub most: f64,
+}
+
+/// A live guest at the speed of a model.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelRow {
+    /// Its short name.
+    pub id: &'static str,
+    /// The card's arguments.
+    pub arguments: String,
+    /// Mbit/s of datagrams by the formula.
+    pub formula: f64,
+    /// The same of the guest, by round.
+    pub guest: Vec<f64>,
+}
+
+impl ModelRow {
+    /// `None` without a figure.
+    pub(super) fn new(model: &Modelled, guest: &[f64]) -> Option<Self> {
+        (!guest.is_empty()).then(|| Self {
+            id: model.id,
+            arguments: model.title(),
+            formula: model.mbit_s(),
+            guest: guest.to_vec(),
+        })
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "datagrams of 1472 bytes with {}: {:.1} Mbit/s by the formula, a live guest {}\n",
+            self.arguments,
+            self.formula,
+            spread(&self.guest)
+        )
+    }
 }
 
 impl BoundRow {
@@ -160,6 +197,9 @@ impl Report {
         for bound in &self.bounds {
             text.push_str(&bound.line());
         }
+        for model in &self.models {
+            text.push_str(&model.line());
+        }
         for Failure { what, reason } in &self.failures {
             text.push_str(&format!("no figure for {what}: {reason}\n"));
         }
@@ -182,6 +222,9 @@ impl Report {
         }
         for bound in &self.bounds {
             text.push_str(&format!("\n{}", bound.line()));
+        }
+        for model in &self.models {
+            text.push_str(&format!("\n{}", model.line()));
         }
         text
     }
@@ -206,13 +249,39 @@ impl Report {
     }
 }
 
-/// The comparisons and the bounds whose short names contain one of these words, or all for none.
+/// What is to be measured.
+pub(super) struct Chosen {
+    pub comparisons: Vec<Comparison>,
+    pub bounds: Vec<Bound>,
+    pub models: Vec<Modelled>,
+}
+
+impl Chosen {
+    /// All short names.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &'static str> {
+        let comparisons = self.comparisons.iter().map(|one| one.id);
+        let bounds = self.bounds.iter().map(|one| one.id);
+        let models = self.models.iter().map(|one| one.id);
+        comparisons.chain(bounds).chain(models)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids().next().is_none()
+    }
+}
+
+/// What has a short name that contains one of these words, or all for none.
 #[must_use]
-pub(super) fn chosen(words: &[String]) -> (Vec<Comparison>, Vec<Bound>) {
+pub(super) fn chosen(words: &[String]) -> Chosen {
     let wanted = |id: &str| words.is_empty() || words.iter().any(|word| id.contains(word));
     let comparisons = COMPARISONS.iter().filter(|one| wanted(one.id));
     let bounds = BOUNDS.iter().filter(|one| wanted(one.id));
-    (comparisons.copied().collect(), bounds.copied().collect())
+    let models = MODELLED.iter().filter(|one| wanted(one.id));
+    Chosen {
+        comparisons: comparisons.copied().collect(),
+        bounds: bounds.copied().collect(),
+        models: models.copied().collect(),
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +306,7 @@ mod tests {
                 row("tap-http", &[1000.0], &[2000.0]),
             ],
             bounds: vec![BoundRow::new(&BOUNDS[0], &[0.1, 0.4, 0.2]).unwrap()],
+            models: vec![ModelRow::new(&MODELLED[0], &[950.0, 940.0, 955.0]).unwrap()],
             failures: vec![Failure {
                 what: "ovmf-tftp".to_owned(),
                 reason: "it never asked".to_owned(),
@@ -255,6 +325,7 @@ mod tests {
             "1.15",
             "0.500",
             "an idle card, % of a processor: 0.20 (0.10 to 0.40; 3), at most 1 allowed",
+            "with --line 1g: 957.1 Mbit/s by the formula, a live guest 950 (940 to 955; 3)",
             "no figure for ovmf-tftp: it never asked",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
@@ -278,15 +349,19 @@ mod tests {
     fn words_choose() {
         let ids = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-            let (comparisons, bounds) = chosen(&words);
-            let comparisons = comparisons.iter().map(|one| one.id);
-            let bounds = bounds.iter().map(|one| one.id);
-            comparisons.chain(bounds).collect::<Vec<_>>()
+            chosen(&words).ids().collect::<Vec<_>>()
         };
-        assert_eq!(ids(&[]).len(), COMPARISONS.len() + BOUNDS.len());
+        let all = COMPARISONS.len() + BOUNDS.len() + MODELLED.len();
+        assert_eq!(ids(&[]).len(), all);
         assert_eq!(
-            ids(&["tap-frames", "linux", "idle"]),
-            ["tap-frames", "tap-frames-dpdk", "linux-http", "idle"]
+            ids(&["tap-frames", "linux", "idle", "bus-line"]),
+            [
+                "tap-frames",
+                "tap-frames-dpdk",
+                "linux-http",
+                "idle",
+                "model-bus-line"
+            ]
         );
         assert!(ids(&["nothing"]).is_empty());
     }

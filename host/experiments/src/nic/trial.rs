@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::bound::Little;
-use super::comparison::{Card, POLLS, Side};
+use super::comparison::{Card, POLLS, Side, THROWN_AWAY};
+use super::modelled::Modelled;
 use crate::bench::card;
 use crate::bench::stacks::Stack;
 use crate::bench::trial::Testbed;
@@ -52,7 +53,7 @@ impl Stage<'_> {
                 Ok(self.rate(downloaded.measured.seconds))
             }
             Side::FramesByCable { rung, card } => self.frames_by_cable(rung, card),
-            Side::FramesOfCard { rung } => self.frames_of_card(rung),
+            Side::FramesOfCard { rung } => self.frames_of_card(rung, POLLS),
             Side::Served {
                 protocol,
                 arguments,
@@ -75,6 +76,17 @@ impl Stage<'_> {
             Little::Idle => self.idle(),
             Little::Doorbells => self.doorbells(),
         }
+    }
+
+    /// Mbit/s of datagrams by a card at the speed of a model, each frame for itself.
+    ///
+    /// # Errors
+    /// When it gives no figure.
+    pub(super) fn modelled(&self, model: &Modelled) -> Result<f64> {
+        let mut arguments = model.arguments();
+        arguments.extend(["--chunk", "none"]);
+        arguments.extend(POLLS);
+        self.frames_of_card(THROWN_AWAY, &arguments)
     }
 
     fn doorbells(&self) -> Result<f64> {
@@ -172,9 +184,9 @@ impl Stage<'_> {
     }
 
     /// Frames that the card makes.
-    fn frames_of_card(&self, rung: &str) -> Result<f64> {
+    fn frames_of_card(&self, rung: &str, arguments: &[&str]) -> Result<f64> {
         let mut machine = self.machine();
-        let nic = card::serve(&self.testbed, POLLS)?;
+        let nic = card::serve(&self.testbed, arguments)?;
         nic.attach(&mut machine)?;
         self.frames(rung, machine)
     }
