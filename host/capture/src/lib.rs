@@ -41,6 +41,9 @@ pub struct Packets<'a> {
     reader: Box<dyn PcapReaderIterator + Send + 'a>,
     /// A pcap file has one, whose number is 0.
     interfaces: Vec<Interface>,
+    /// Bytes that were taken in.
+    at: u64,
+    is_cut_off: bool,
 }
 
 impl<'a> Packets<'a> {
@@ -53,9 +56,24 @@ impl<'a> Packets<'a> {
             Ok(reader) => Ok(Self {
                 reader,
                 interfaces: Vec::new(),
+                at: 0,
+                is_cut_off: false,
             }),
             Err(error) => bail!("no capture: {error}"),
         }
+    }
+
+    /// The byte at which the packet begins that the end of the capture cuts off, once the end was reached.
+    #[must_use]
+    pub fn cut_off_at(&self) -> Option<u64> {
+        self.is_cut_off.then_some(self.at)
+    }
+
+    fn broken(&self, error: &str) -> anyhow::Error {
+        anyhow!(
+            "the capture cannot be read on, at byte {}: {error}",
+            self.at
+        )
     }
 
     /// The packet of interface `number` at `ticks`.
@@ -124,28 +142,35 @@ impl<'a> Packets<'a> {
 impl Iterator for Packets<'_> {
     type Item = Result<Captured>;
 
-    /// The next packet; none at the end, also where a capture that was cut off ends in the middle of a packet.
+    /// The next packet; none at the end, also where a capture that was cut off ends in the middle of a packet ([`Packets::cut_off_at`]).
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let (read, packet) = match self.reader.next() {
                 Ok((read, block)) => (read, Self::block(&mut self.interfaces, &block)),
                 Err(PcapError::Incomplete(_)) => match self.reader.refill() {
                     Ok(()) => continue,
-                    Err(error) => return Some(Err(broken(&error))),
+                    Err(error) => {
+                        let error = error.to_string();
+                        return Some(Err(self.broken(&error)));
+                    }
                 },
-                Err(PcapError::Eof | PcapError::UnexpectedEof) => return None,
-                Err(error) => return Some(Err(broken(&error))),
+                Err(PcapError::Eof) => return None,
+                Err(PcapError::UnexpectedEof) => {
+                    self.is_cut_off = true;
+                    return None;
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    return Some(Err(self.broken(&error)));
+                }
             };
             self.reader.consume(read);
+            self.at += read as u64;
             if packet.is_some() {
                 return packet.map(Ok);
             }
         }
     }
-}
-
-fn broken(error: &PcapError<&[u8]>) -> anyhow::Error {
-    anyhow!("the capture cannot be read on: {error}")
 }
 
 /// The body of the fuzz target.
@@ -316,8 +341,13 @@ mod tests {
     #[test]
     fn a_capture_that_was_cut_off_ends_before_its_last_packet() {
         let file = capture(false, &[(7, 0, b"one", 3), (8, 0, b"two", 3)]);
-        let read: Result<Vec<_>> = Packets::new(&file[..file.len() - 1]).unwrap().collect();
-        assert_eq!(read.unwrap().len(), 1);
+        let mut cut = Packets::new(&file[..file.len() - 1]).unwrap();
+        assert_eq!(cut.by_ref().map(Result::unwrap).count(), 1);
+        // Behind the head, and a packet of three bytes with its own.
+        assert_eq!(cut.cut_off_at(), Some(24 + 16 + 3));
+        let mut whole = Packets::new(&file[..]).unwrap();
+        assert_eq!(whole.by_ref().map(Result::unwrap).count(), 2);
+        assert_eq!(whole.cut_off_at(), None);
     }
 
     #[test]
@@ -340,10 +370,13 @@ mod tests {
     fn what_is_no_capture_is_an_error() {
         assert!(Packets::new(&b"GIF89a, and more than twenty-four bytes"[..]).is_err());
         assert!(Packets::new(&b""[..]).is_err());
-        let mut file = capture(false, &[(7, 0, b"one", 3)]);
+        let mut file = capture(false, &[(7, 0, b"one", 3), (8, 0, b"two", 3)]);
         // A packet longer than any.
-        file[24 + 8..24 + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+        let second = 24 + 16 + 3;
+        file[second + 8..second + 12].copy_from_slice(&u32::MAX.to_le_bytes());
         let mut packets = Packets::new(&file[..]).unwrap();
-        assert!(packets.next().unwrap().is_err());
+        assert!(packets.next().unwrap().is_ok());
+        let error = packets.next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("at byte 43: "), "{error}");
     }
 }

@@ -1,11 +1,12 @@
 //! `wireboot doctor pcap`: any network boot, by its packets.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use wireboot_capture::{Captured, Packets};
 use wireboot_observe::{Client, Clients, Mac, Observer};
 use wireboot_report::Report;
@@ -59,9 +60,12 @@ pub fn examine(capture: &Path, client: Option<Mac>) -> Result<Report> {
         "{} is a directory: name a capture in it",
         capture.display()
     );
-    let client = the_one(clients(capture).with_context(reading)?, client).with_context(reading)?;
+    let bar = progress(capture);
+    let client =
+        the_one(clients(capture, &bar).with_context(reading)?, client).with_context(reading)?;
     let mut observer = Observer::new(client.mac, client.began_unix_s);
-    for packet in packets(capture)? {
+    let mut packets = packets(capture, &bar)?;
+    for packet in packets.by_ref() {
         if let Captured {
             time,
             link: Some(link),
@@ -71,20 +75,37 @@ pub fn examine(capture: &Path, client: Option<Mac>) -> Result<Report> {
             observer.frame(time, link, &data);
         }
     }
+    bar.finish_and_clear();
+    if let Some(at) = packets.cut_off_at() {
+        eprintln!(
+            "{} is cut off in the middle of a packet, at byte {at}: what came before was examined",
+            capture.display()
+        );
+    }
     let mut report = observer.report();
     report.findings = wireboot_diagnosis::examine(&report);
     Ok(report)
 }
 
-fn packets(capture: &Path) -> Result<Packets<'static>> {
-    Packets::new(File::open(capture)?)
+/// How far the capture was read, which is done twice.
+fn progress(capture: &Path) -> ProgressBar {
+    let length = fs::metadata(capture).map_or(0, |file| file.len());
+    let bar = ProgressBar::new(2 * length);
+    if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {percent} %") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn packets(capture: &Path, bar: &ProgressBar) -> Result<Packets<'static>> {
+    Packets::new(bar.wrap_read(File::open(capture)?))
 }
 
 /// The machines that boot in the capture.
-fn clients(capture: &Path) -> Result<Vec<Client>> {
+fn clients(capture: &Path, bar: &ProgressBar) -> Result<Vec<Client>> {
     let mut clients = Clients::default();
     let (mut all, mut known) = (0_u64, 0_u64);
-    for packet in packets(capture)? {
+    for packet in packets(capture, bar)? {
         let packet = packet?;
         all += 1;
         if let Some(link) = packet.link {
