@@ -1601,6 +1601,23 @@ fn memory_that_the_card_has_elsewhere_is_told() {
     assert_eq!(found(Some(false), Some(true)), ["bounced-dma"]);
 }
 
+#[test]
+fn a_link_that_is_late_is_told() {
+    let found = |after| {
+        let mut report = healthy();
+        report.surroundings = Some(wireboot_report::Surroundings {
+            link_after_s: Some(after),
+            ..Default::default()
+        });
+        let findings = crate::examine(&report).into_iter();
+        let mut findings = findings.filter(|one| one.id == "slow-link");
+        findings.next().map(|one| (one.seconds, one.expected_s))
+    };
+    assert_eq!(found(0.1), None);
+    assert_eq!(found(1.5), None);
+    assert_eq!(found(4.5), Some((4.5, Some(1.5))));
+}
+
 /// What full frames came to, in Mbit/s, and the link's speed.
 fn of_ladder(rungs: &[(&str, f64)], link: Option<u32>) -> Report {
     let mut report = healthy();

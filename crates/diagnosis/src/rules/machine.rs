@@ -28,6 +28,28 @@ pub(super) fn boot_menu(report: &Report) -> Option<Found> {
     })
 }
 
+/// A link is there at once, or within the second that autonegotiation takes. What it takes longer, each start of the card costs.
+const LINK_S: f64 = 1.5;
+
+/// The network card's driver waits for its link.
+pub(super) fn slow_link(report: &Report) -> Option<Found> {
+    let after = report.surroundings.as_ref()?.link_after_s?;
+    let seconds = Some(after).filter(|after| *after > LINK_S)?;
+    Some(Found {
+        label: "the link".into(),
+        seconds,
+        evidence: format!(
+            "{after:.1} s passed from the start of the card by its driver until that had a link. Whoever starts the card anew waits for it again: the firmware, \
+             a boot program, the operating system"
+        ),
+        advice: advice([
+            "look at cable, optics and switch port: the same speed at both ends, autonegotiation on at both or at neither, no Energy Efficient Ethernet",
+            "firmware and switch ports have newer releases that train faster, above all at 10 Gbit/s and more",
+        ]),
+        expected_s: Some(LINK_S),
+    })
+}
+
 /// The card's link to the machine is slower or narrower than the card can.
 pub(super) fn pcie(report: &Report) -> Option<Found> {
     let link = report.surroundings.as_ref()?.pcie?;

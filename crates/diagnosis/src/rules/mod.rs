@@ -118,6 +118,7 @@ pub(crate) const ALL: &[Rule] = &[
     rule("options-before", checkpoints::options_before),
     rule("failing-options", dry_boots::failing_options),
     rule("boot-menu", machine::boot_menu),
+    rule("slow-link", machine::slow_link),
     of_boot("spanning-tree", spanning_tree::spanning_tree),
     of_boot("lacp", lacp::lacp),
     of_boot("unanswered", unanswered::unanswered),
