@@ -19,7 +19,7 @@ pub struct Test {
     pub server: SocketAddr,
     /// By TCP or UDP.
     pub transport: Transport,
-    /// Which way.
+    /// Whether this machine sends, receives, or both.
     pub direction: Direction,
     /// Streams in each direction.
     pub parallel: u32,

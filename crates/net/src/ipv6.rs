@@ -15,7 +15,7 @@ pub(crate) mod cache;
 pub mod fuzzing;
 pub(crate) mod header;
 pub(crate) mod icmp;
-pub(crate) mod lasting;
+pub(crate) mod lifetime;
 pub(crate) mod mld;
 pub(crate) mod ndisc;
 pub(crate) mod routers;

@@ -22,7 +22,6 @@ pub mod checksum;
 mod datagrams;
 mod engine;
 mod error;
-pub mod few;
 mod fragments;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
@@ -43,6 +42,7 @@ mod parts;
 mod path_mtu;
 mod quote;
 mod random;
+pub mod sort;
 mod stack;
 mod state;
 mod tap;

@@ -1,7 +1,7 @@
 //! Which multicast groups are listened to, and when that is reported: what IGMP version 3 (RFC 3376) and MLD version 2 (RFC 3810) have in
 //! common, the types of their records too.
 
-use crate::few;
+use crate::sort;
 use alloc::vec::Vec;
 use wireboot_tcp::{Duration, Instant};
 
@@ -47,7 +47,7 @@ impl<A: Copy + Ord> Membership<A> {
     /// The groups listened to are now these.
     pub(crate) fn set(&mut self, groups: impl Iterator<Item = A>, now: Instant) {
         let mut wanted: Vec<_> = groups.collect();
-        few::sort(&mut wanted, |one, other| one < other);
+        sort::insertion(&mut wanted, |one, other| one < other);
         wanted.dedup();
         wanted.truncate(GROUPS);
         for &address in &wanted {

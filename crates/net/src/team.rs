@@ -84,7 +84,7 @@ struct Lane {
 /// Frames, and what was read in frames, that an engine gave to others of its team.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// Given on.
+    /// Frames that were given to the peer whose flow they are of.
     pub frames: u64,
     /// Lost because the other did not take its frames in time.
     pub lost: u64,

@@ -5,9 +5,9 @@ use crate::{Fault, Frame, Offload, Receive, SendError, Transmit};
 /// The receive or transmit half of one of two kinds of NIC: see [`nic_enum`](crate::nic_enum).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Either<A, B> {
-    /// The one.
+    /// A NIC of the first kind.
     First(A),
-    /// The other.
+    /// A NIC of the second kind.
     Second(B),
 }
 

@@ -79,7 +79,7 @@ impl Buffer {
 /// What the engine end is told in the order of receiving.
 enum Arrival {
     Unit(Buffer),
-    /// The last.
+    /// The NIC has failed; nothing comes after it.
     Fault(Fault),
 }
 

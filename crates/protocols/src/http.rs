@@ -113,7 +113,7 @@ pub type Token = usize;
 /// A token that is answered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which.
+    /// The token that was signalled.
     pub token: Token,
     /// With what.
     pub verdict: Verdict,

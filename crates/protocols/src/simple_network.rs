@@ -60,7 +60,7 @@ pub struct Counts {
     pub dropped: u64,
     /// To one station.
     pub unicast: u64,
-    /// To all.
+    /// Frames to all stations of the link.
     pub broadcast: u64,
     /// To groups.
     pub multicast: u64,

@@ -48,7 +48,7 @@ pub struct Throughput {
     pub port: u16,
     /// What was measured.
     pub transport: Transport,
-    /// Which way.
+    /// Whether the machine sent, received, or both.
     pub direction: Direction,
     /// Streams in each direction.
     pub parallel: u32,

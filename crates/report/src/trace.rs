@@ -48,7 +48,7 @@ pub struct Called {
     pub service: String,
     /// The image that called: `MnpDxe`.
     pub image: String,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
     /// Seconds in the service, without those in traced services that it called. `None` where calls were only counted.
     #[serde(skip_serializing_if = "Option::is_none")]

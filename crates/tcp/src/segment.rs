@@ -103,7 +103,7 @@ pub(crate) fn reset(seq: u32) -> Reply {
 /// What a segment means to a port in LISTEN (RFC 9293, section 3.10.7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// Nothing.
+    /// The segment changes nothing, and is not answered.
     Ignore,
     /// It is answered with a reset.
     Reset(Reply),

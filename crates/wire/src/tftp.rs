@@ -132,7 +132,7 @@ pub enum VariableWindow {
 }
 
 impl VariableWindow {
-    /// Its number.
+    /// The number that stands in the option.
     pub fn number(self) -> u16 {
         match self {
             Self::Asked => 31416,

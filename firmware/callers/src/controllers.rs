@@ -3,7 +3,7 @@
 
 use crate::base_code::{self, BaseCode};
 use crate::report::{self, Failure, succeeded, tell};
-use crate::{efi, leavings, snp};
+use crate::{efi, left_open, snp};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
@@ -38,7 +38,7 @@ pub(crate) fn disconnect(device: Handle, file: &str, clock: Clock) -> Result<Vec
     let base_code = BaseCode::of(device)?;
     let interface = snp::interface(device)?;
     let snp = snp::Snp::open(interface, clock)?;
-    let tokens = leavings::ask_nobody(device, None)?;
+    let tokens = left_open::ask_nobody(device, None)?;
     let status = boot::disconnect_controller(card, None, None);
     status.map_err(|error| Failure::Refused("DisconnectController", error.status()))?;
     let this = snp.protocol().as_ptr();
@@ -62,7 +62,7 @@ pub(crate) fn disconnect(device: Handle, file: &str, clock: Clock) -> Result<Vec
     efi::close(card, &PciIoProtocol::GUID);
     tell(format_args!("disconnect: the card is free"));
     // A callback that tells would do so in the midst of somebody else's line.
-    leavings::tell_answers(tokens, clock)?;
+    left_open::tell_answers(tokens, clock)?;
     let connected = boot::connect_controller(card, &[], None, true);
     connected.map_err(|error| Failure::Refused("ConnectController", error.status()))?;
     drop(snp);

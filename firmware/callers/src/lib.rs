@@ -15,7 +15,7 @@ mod frames;
 mod http;
 mod interface;
 mod jobs;
-mod leavings;
+mod left_open;
 mod load_file;
 mod no_link;
 mod report;
@@ -70,7 +70,7 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         return drivers::stay(device);
     }
     if *verb == Verb::Exit {
-        return leavings::exit();
+        return left_open::exit();
     }
     tell(format_args!("{name} {file} begins"));
     let begin = clock.micros();
@@ -91,8 +91,8 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Verb::Connect => controllers::connect(device, file),
         Verb::Disconnect => controllers::disconnect(device, file, clock),
         Verb::HandOver => controllers::hand_over(device, file, clock),
-        Verb::LeaveOpen => leavings::leave_open(device, file, clock),
-        Verb::Start => leavings::start(device, file),
+        Verb::LeaveOpen => left_open::leave_open(device, file, clock),
+        Verb::Start => left_open::start(device, file),
         Verb::LoadFile => load_file::start(device, file),
         Verb::NoLink => no_link::calls(device, file, clock),
         Verb::Statuses | Verb::DriversStay | Verb::Exit => return false,

@@ -16,7 +16,7 @@ pub(crate) enum Command {
     Examine {
         /// Which checks, in the order in which they run.
         checks: Vec<&'static Check>,
-        /// How.
+        /// The options that say how much of each.
         options: Box<Options>,
     },
     /// Measure what its network can do at each height, by these options of [`crate::ladder`].

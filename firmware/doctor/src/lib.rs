@@ -1,7 +1,7 @@
 //! doctor.efi: where the seconds of this machine's network boot go, measured with the firmware that is in it.
 //!
 //! ```text
-//!  command ──> course ──> a check after the other ──> report ──> findings ──> screen, serial port, server, disk
+//!  command ──> runner ──> a check after the other ──> report ──> findings ──> screen, serial port, server, disk
 //!      ├────> ladder: what the network can do at each height
 //!      └────> record: whether the firmware loads recorder.efi
 //! ```
@@ -12,7 +12,6 @@ extern crate alloc;
 
 mod checks;
 mod command;
-mod course;
 mod delivery;
 mod error;
 mod examination;
@@ -20,6 +19,7 @@ mod ladder;
 mod options;
 pub mod pcapng;
 mod record;
+mod runner;
 mod throughput;
 
 use command::Command;
@@ -52,7 +52,7 @@ fn run(clock: Clock) -> Result<(), Error> {
         Command::Record(switch) => record::run(switch, &image),
         Command::Ladder(text) => ladder::run(&text, &origin, clock),
         Command::Examine { checks, options } => {
-            course::run(&checks, Examination::new(&options, &image, &origin, clock));
+            runner::run(&checks, Examination::new(&options, &image, &origin, clock));
             Ok(())
         }
     }

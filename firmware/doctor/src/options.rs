@@ -45,7 +45,7 @@ pub(crate) struct Options {
 /// What is noted of the firmware's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trace {
-    /// Their number.
+    /// Number of calls alone.
     Count,
     /// Their number and their time.
     Time,

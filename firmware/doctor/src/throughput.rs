@@ -1,5 +1,6 @@
 //! A test of throughput by wireboot's engine on this processor, and what the processor had to do for it.
 
+use crate::checks::is_ended;
 use crate::error::{Error, refused};
 use alloc::format;
 use alloc::rc::Rc;
@@ -179,9 +180,14 @@ fn turns(
                 before,
             );
             watch.set_busy_percent(load.percent());
-            if now - shown >= SHOWN && is_patient(test) {
+            if now - shown >= SHOWN {
                 shown = now;
-                show(&watch);
+                if is_ended() {
+                    return Err(Error::Ended);
+                }
+                if is_patient(test) {
+                    show(&watch);
+                }
             }
         }
         if let Some(result) = result.take() {

@@ -82,7 +82,7 @@ impl fmt::Display for MemoryType {
 
 /// The type of memory that has many pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum TypeOfPages {
     /// All have this one.
     All(MemoryType),
     /// They have not all the same.
@@ -91,7 +91,7 @@ pub enum Told {
     Unknown,
 }
 
-impl Told {
+impl TypeOfPages {
     /// Of these and other pages together.
     fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -102,7 +102,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for TypeOfPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All(kind) => kind.fmt(f),
@@ -116,11 +116,11 @@ impl fmt::Display for Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// What the processor does with it.
-    pub effective: Told,
+    pub effective: TypeOfPages,
     /// What page tables and PAT say.
-    pub page: Told,
+    pub page: TypeOfPages,
     /// What the MTRRs say.
-    pub range: Told,
+    pub range: TypeOfPages,
 }
 
 /// Why nothing is known of types.
@@ -194,7 +194,7 @@ impl Types {
         let pages = self.pages(start, bytes);
         let types = pages.map(|page| {
             let types = page.map_or([None; 3], |page| self.registers.of(&page));
-            types.map(|kind| kind.map_or(Told::Unknown, Told::All))
+            types.map(|kind| kind.map_or(TypeOfPages::Unknown, TypeOfPages::All))
         });
         let told = types.reduce(|[effective, page, range], other| {
             [
@@ -203,7 +203,7 @@ impl Types {
                 range.and(other[2]),
             ]
         });
-        let [effective, page, range] = told.unwrap_or([Told::Unknown; 3]);
+        let [effective, page, range] = told.unwrap_or([TypeOfPages::Unknown; 3]);
         Seen {
             effective,
             page,
@@ -290,15 +290,15 @@ mod tests {
 
     #[test]
     fn many_pages_have_a_type_when_all_have_the_same() {
-        let (cached, uncached) = (Told::All(WB), Told::All(UC));
+        let (cached, uncached) = (TypeOfPages::All(WB), TypeOfPages::All(UC));
         assert_eq!(cached.and(cached), cached);
-        assert_eq!(cached.and(uncached), Told::Mixed);
-        assert_eq!(Told::Mixed.and(cached), Told::Mixed);
-        for told in [cached, Told::Mixed, Told::Unknown] {
-            assert_eq!(told.and(Told::Unknown), Told::Unknown);
-            assert_eq!(Told::Unknown.and(told), Told::Unknown);
+        assert_eq!(cached.and(uncached), TypeOfPages::Mixed);
+        assert_eq!(TypeOfPages::Mixed.and(cached), TypeOfPages::Mixed);
+        for told in [cached, TypeOfPages::Mixed, TypeOfPages::Unknown] {
+            assert_eq!(told.and(TypeOfPages::Unknown), TypeOfPages::Unknown);
+            assert_eq!(TypeOfPages::Unknown.and(told), TypeOfPages::Unknown);
         }
-        let shown = [cached, Told::Mixed, Told::Unknown].map(|told| told.to_string());
+        let shown = [cached, TypeOfPages::Mixed, TypeOfPages::Unknown].map(|told| told.to_string());
         assert_eq!(shown, ["WB", "mixed", "unknown"]);
     }
 

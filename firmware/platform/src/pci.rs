@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_for_the_device_is_given_back_on_the_boot_processor_alone() {
+    fn memory_for_the_device_is_given_back_on_the_bsp_alone() {
         #[repr(align(4096))]
         struct Pages([u8; 2 * PAGE]);
         let (mut protocol, mut pages) = (protocol(), Box::new(Pages([0; 2 * PAGE])));

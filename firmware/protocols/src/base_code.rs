@@ -29,7 +29,7 @@ const REVISION: u64 = 0x0001_0000;
 /// The packets of the DHCP exchange, each as it came, or `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Packets {
-    /// Ours.
+    /// The DISCOVER that the machine sent.
     pub discover: Option<Packet>,
     /// The server's acknowledgement; over IPv6 its Reply.
     pub ack: Option<Packet>,

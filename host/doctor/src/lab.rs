@@ -27,7 +27,7 @@ use wireboot_lab::qemu::{Accelerator, Machine};
 use wireboot_report::Report;
 
 pub use hardware::Hardware;
-pub use inside::{Examination, examine as examine_inside, examine_sampled};
+pub use inside::{Examination, examine as examine_inside, examine_sampled, examine_until_esc};
 pub use site::{Fault, IPERF3};
 
 use crate::output::OutputArgs;

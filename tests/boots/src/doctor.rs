@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fatfs::{Dir, FileSystem, FsOptions};
 use regex::Regex;
 use wireboot_doctor::lab::{
-    Examination, Fault, Hardware, Trial, boot, examine_inside, examine_sampled,
+    Examination, Fault, Hardware, Trial, boot, examine_inside, examine_sampled, examine_until_esc,
 };
 use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
@@ -153,6 +153,38 @@ fn inside_over(
     println!("{}", shown(&report));
     ensure!(report.as_found == Some(true), "not as it was found");
     Ok(report)
+}
+
+/// Who does not want to wait presses Esc: the test ends, the report comes, and the machine is as it was.
+pub(crate) fn ended_by_esc(lab: &Lab) -> Result<()> {
+    let trial = Trial {
+        accelerator: accel::best(lab, false)?,
+        ip: IpVersion::V4,
+        faults: &[],
+        wireboot: None,
+        planted: None,
+        hardware: &Hardware::default(),
+        is_short: true,
+        longest: LONGEST,
+    };
+    let examination = Examination {
+        program: &doctor_program()?,
+        words: "iperf3=10.77.0.1 time=600",
+        counts_instructions: false,
+        goes_on: false,
+    };
+    let capture = lab.scratch().join(OUTSIDE);
+    let begin = Regex::new(r"\d s, \d+ Mbit/s")?;
+    let report = examine_until_esc(lab, &trial, examination, &capture, &begin)?;
+    let [one] = &report.not_measured[..] else {
+        bail!("{:?}", report.not_measured);
+    };
+    ensure!(
+        one.check == "iperf3" && one.reason.contains("ended by the Esc key"),
+        "{one:?}"
+    );
+    ensure!(report.throughput.is_empty() && report.as_found == Some(true));
+    Ok(())
 }
 
 /// doctor.efi hears who gives what to machines that boot, without a boot, and the firmware boots as ever.

@@ -461,6 +461,7 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("iperf3_tcp_reverse", throughput::tcp_reverse),
     ("iperf3_udp", throughput::udp),
+    ("doctor_ended_by_esc", doctor::ended_by_esc),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     ("the_card_sends_what_is_measured", ladder::the_card_sends),
     (
@@ -471,10 +472,7 @@ const CASES: &[(&str, Case)] = &[
     ("instructions_of_services", instructions::of_services),
     ("instructions_of_packets", instructions::of_packets),
     ("one_processor", processors::one_processor),
-    (
-        "boot_processor_by_option",
-        processors::boot_processor_by_option,
-    ),
+    ("bsp_by_option", processors::bsp_by_option),
     ("several_engines", processors::several_engines),
     (
         "several_engines_by_hash",
@@ -512,10 +510,10 @@ const CASES: &[(&str, Case)] = &[
         "processor_exhausts_its_stack",
         processors::processor_exhausts_its_stack,
     ),
-    ("panic_on_the_boot_processor", panics::on_the_boot_processor),
+    ("panic_on_the_bsp", panics::on_the_bsp),
     (
-        "panic_on_the_boot_processor_with_several_engines",
-        panics::on_the_boot_processor_with_several_engines,
+        "panic_on_the_bsp_with_several_engines",
+        panics::on_the_bsp_with_several_engines,
     ),
     ("panic_in_the_engine", panics::in_the_engine),
     ("panic_in_a_worker", panics::in_a_worker),

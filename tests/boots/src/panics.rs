@@ -134,11 +134,11 @@ impl Victim<'_> {
     }
 }
 
-pub(crate) fn on_the_boot_processor(lab: &Lab) -> Result<()> {
+pub(crate) fn on_the_bsp(lab: &Lab) -> Result<()> {
     one_engine(lab, "boot")?.ends_wireboot()
 }
 
-pub(crate) fn on_the_boot_processor_with_several_engines(lab: &Lab) -> Result<()> {
+pub(crate) fn on_the_bsp_with_several_engines(lab: &Lab) -> Result<()> {
     three_engines(lab, "boot")?.ends_wireboot()
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
     scene.fetched_right(&mut machine)
 }
 
-pub(crate) fn boot_processor_by_option(lab: &Lab) -> Result<()> {
+pub(crate) fn bsp_by_option(lab: &Lab) -> Result<()> {
     let mut scene = Scene::new(lab)?;
     scene.boot_from_disk("processors=0 floor=1 http://10.77.0.1/wireboot.conf")?;
     scene.system.check("data.cpio")?;

@@ -90,7 +90,7 @@ pub(crate) struct NeighborAdvertisement {
 pub(crate) struct Redirect {
     /// The better first hop.
     pub target: Ipv6Addr,
-    /// For what.
+    /// The address whose packets are to take another way.
     pub destination: Ipv6Addr,
     pub target_link: Option<MacAddress>,
 }

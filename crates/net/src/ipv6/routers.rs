@@ -5,7 +5,7 @@
 //! itself alone (or when it no longer answers, never by a neighbour advertisement without the router flag), the hop limit is
 //! not taken over, and the MTU stays between 1280 and the card's.
 
-use super::lasting::Lasting;
+use super::lifetime::TimedList;
 use super::ndisc::{Redirect, RouterAdvertisement, router_solicitation};
 use super::{icmp, same_prefix};
 use alloc::string::String;
@@ -37,9 +37,9 @@ pub(crate) struct Routers {
     mac: MacAddress,
     nic_mtu: u16,
     routers: Vec<Router>,
-    on_link: Lasting<(Ipv6Addr, u8)>,
-    pub dns: Lasting<Ipv6Addr>,
-    pub search: Lasting<String>,
+    on_link: TimedList<(Ipv6Addr, u8)>,
+    pub dns: TimedList<Ipv6Addr>,
+    pub search: TimedList<String>,
     /// Destination and the first hop to it.
     redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
     mtu: Option<u16>,
@@ -59,9 +59,9 @@ impl Routers {
             mac,
             nic_mtu,
             routers: Vec::new(),
-            on_link: Lasting::new(PREFIXES),
-            dns: Lasting::new(SERVERS),
-            search: Lasting::new(NAMES),
+            on_link: TimedList::new(PREFIXES),
+            dns: TimedList::new(SERVERS),
+            search: TimedList::new(NAMES),
             redirects: Vec::new(),
             mtu: None,
             solicitations: SOLICITATIONS,

@@ -1,7 +1,7 @@
 //! The addresses of an interface: made from router advertisements (RFC 4862), by DHCPv6, and link-local; each checked by optimistic
 //! duplicate address detection (RFC 4429), which lets it be used at once. A conflict drops the address.
 
-use super::lasting::{end, is_over};
+use super::lifetime::{end, is_over};
 use super::ndisc::{
     NeighborAdvertisement, NeighborSolicitation, Nonce, PrefixInformation, RouterAdvertisement,
 };

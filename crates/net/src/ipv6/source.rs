@@ -3,8 +3,8 @@
 //! Rules 4, 5, 5.5 and 7 of section 5 and rules 4 and 7 of section 6 are about mobility, several interfaces, temporary addresses
 //! and tunnels, which there are none of.
 
-use crate::few;
 use crate::packet;
+use crate::sort;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv6Addr};
@@ -110,7 +110,7 @@ pub(crate) fn order(destinations: &mut [IpAddr], candidates: &[Candidate]) {
     };
     let keyed = destinations.iter().map(|one| (key(one), *one));
     let mut keyed: Vec<_> = keyed.collect();
-    few::sort(&mut keyed, |one, other| one.0 < other.0);
+    sort::insertion(&mut keyed, |one, other| one.0 < other.0);
     for (place, (_, destination)) in destinations.iter_mut().zip(keyed) {
         *place = destination;
     }

@@ -113,7 +113,7 @@ impl TcpStream {
         self.acknowledged.clone()
     }
 
-    /// Our end.
+    /// Address and port of this end.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local

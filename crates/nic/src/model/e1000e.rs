@@ -56,7 +56,7 @@ impl Default for ModelConfig {
 /// What the chip says about a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// The chip does nothing wrong.
     #[default]
     NotLooked,
     /// Right.

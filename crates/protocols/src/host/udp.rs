@@ -16,7 +16,7 @@ const READING: Duration = Duration::from_secs(3);
 pub mod filter {
     /// Packets to the station.
     pub const STATION_IP: u8 = 1;
-    /// To all.
+    /// Packets to all stations of the link.
     pub const BROADCAST: u8 = 2;
     /// Whatever comes.
     pub const PROMISCUOUS: u8 = 4;

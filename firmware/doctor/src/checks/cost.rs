@@ -1,12 +1,12 @@
 //! What the firmware's services cost on this machine, how regularly its timer ticks, and what time is taken from it.
 
-use super::stock;
+use super::{is_ended, stock};
 use crate::error::Error;
 use crate::examination::Examination;
 use crate::options::Options;
 use alloc::format;
 use wireboot_platform::claim::pci::Candidate;
-use wireboot_platform::console::{self, Key};
+use wireboot_platform::console;
 use wireboot_platform::services::{self, Meter};
 use wireboot_platform::{stolen, tick};
 use wireboot_report::{Cost, Stolen, Timer};
@@ -48,7 +48,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let mut services = services::all(card.as_ref(), options.nonvolatile);
     let all = services.len();
     for (service, number) in services.iter_mut().zip(1..) {
-        if console::key() == Some(Key::Escape) {
+        if is_ended() {
             return Err(Error::Ended);
         }
         console::progress(&format!("{number} of {all}: {}", service.name));

@@ -1,6 +1,6 @@
 //! What the card brings of frames that are sent as fast as they are taken, and what each layer of the firmware's network keeps of that.
 
-use super::stock;
+use super::{is_ended, stock};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
 use crate::ladder::Sample;
@@ -86,6 +86,8 @@ struct Bench {
     mac: [u8; 6],
     ladder: Ladder,
     clock: Clock,
+    /// By the Esc key.
+    ended: bool,
 }
 
 impl Bench {
@@ -103,6 +105,7 @@ impl Bench {
                 rungs: Vec::new(),
             },
             clock,
+            ended: false,
         })
     }
 
@@ -113,7 +116,12 @@ impl Bench {
         what: &str,
         measure: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) {
-        if let Err(error) = measure(self) {
+        self.ended |= is_ended();
+        let measured = match self.ended {
+            true => Err(Error::Ended),
+            false => measure(self),
+        };
+        if let Err(error) = measured {
             tell(examination, what, &error);
         }
     }

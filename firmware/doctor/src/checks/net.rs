@@ -12,6 +12,7 @@
 mod ask;
 mod ask6;
 
+use super::is_ended;
 use crate::error::{Error, refused};
 use crate::examination::Examination;
 use crate::ladder::wire::{Driver, Wire};
@@ -26,7 +27,7 @@ use wireboot_nic::Nic;
 use wireboot_observe::{LinkType, Mac, Observer};
 use wireboot_platform::claim::pci::{self, Candidate as Function};
 use wireboot_platform::claim::snp;
-use wireboot_platform::console::{self, Key};
+use wireboot_platform::console;
 use wireboot_platform::device_path::NetworkPath;
 use wireboot_platform::pcie::{Link, Width};
 use wireboot_platform::snp::Snp;
@@ -236,11 +237,6 @@ impl Ear {
         })?;
         Ok(())
     }
-}
-
-/// The Esc key was pressed.
-fn is_ended() -> bool {
-    core::iter::from_fn(console::key).any(|key| key == Key::Escape)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Where the BSP is while the firmware fetches a file by TFTP: an AP asks it, so many times a second.
 
+use super::is_ended;
 use super::stock::{cost_of_looking, counted, first, median, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
@@ -7,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wireboot_net::few;
+use wireboot_net::sort;
 use wireboot_platform::images::Images;
 use wireboot_platform::profiler::{Position, Profiler};
 use wireboot_platform::{console, memory};
@@ -53,8 +54,9 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let (mut plain, mut looked) = (Vec::new(), Vec::new());
     let (mut plain_work, mut looked_work) = (Vec::new(), Vec::new());
     let begun = clock.micros();
+    let goes_on = || clock.micros() - begun < TURNS && !is_ended();
     while profile.turns < MOST_TURNS
-        && (profile.turns == 0 || clock.micros() - begun < TURNS && positions.len() < ENOUGH)
+        && (profile.turns == 0 || positions.len() < ENOUGH && goes_on())
     {
         profile.turns += 1;
         console::progress(&format!("{file}, turn {}", profile.turns));
@@ -101,7 +103,7 @@ fn shares(positions: &[Position], images: &Images) -> Vec<ProfiledImage> {
         found.interrupts_off += u64::from(position.interrupts_off());
     }
     let mut images: Vec<ProfiledImage> = profiled.into_values().collect();
-    few::sort(&mut images, |one, other| one.samples > other.samples);
+    sort::insertion(&mut images, |one, other| one.samples > other.samples);
     images
 }
 

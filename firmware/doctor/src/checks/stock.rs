@@ -9,7 +9,7 @@ use wireboot_boot::error::Error as BootError;
 use wireboot_boot::origin::{Origin, boot_files};
 use wireboot_fetch::url::{Host, Scheme};
 use wireboot_fetch::{Lease, Lease6, Leases};
-use wireboot_net::few;
+use wireboot_net::sort;
 use wireboot_platform::claim::pci::{self, Candidate};
 use wireboot_platform::firmware_net::NetworkBoot;
 use wireboot_platform::pxe::Cached;
@@ -113,7 +113,7 @@ pub(super) fn leases(learnt: &Cached) -> Option<Leases> {
 
 /// The middle one; of an even number, the upper of both.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    few::sort(&mut values, |one, other| one < other);
+    sort::insertion(&mut values, |one, other| one < other);
     values.get(values.len() / 2).copied()
 }
 

@@ -3,6 +3,7 @@
 mod firmware;
 mod ours;
 
+use super::is_ended;
 use super::stock::{first_with, leases, named};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
@@ -52,9 +53,13 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     };
     let mut failed = Vec::new();
     for (name, boot) in boots {
-        if let Err(error) = over(examination, *boot) {
-            log::warn!("{name}: {error}");
-            failed.push((name, error));
+        match over(examination, *boot) {
+            Ok(()) => {}
+            Err(Error::Ended) => return Err(Error::Ended),
+            Err(error) => {
+                log::warn!("{name}: {error}");
+                failed.push((name, error));
+            }
         }
     }
     if examination.report.sweep.is_empty()
@@ -99,7 +104,7 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
         let _ = cached.restore();
     }
     if let Some(table) = keep(examination, filled) {
-        table.take(examination);
+        table.take(examination)?;
     }
     let cards = card::all(examination.origin, None)?;
     let ours = cards.into_iter();
@@ -111,8 +116,7 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
     transfers.into_nic().stop();
     // Before the claim: its memory belonged to the device.
     drop(taken.claim);
-    table.take(examination);
-    Ok(())
+    table.take(examination)
 }
 
 /// What was filled, or a word on why nothing was.
@@ -150,6 +154,8 @@ struct Table {
     most: u64,
     clock: Clock,
     name: String,
+    /// By the Esc key.
+    ended: bool,
 }
 
 impl Table {
@@ -170,16 +176,18 @@ impl Table {
             most,
             clock: examination.clock,
             name: format!("{who} over IPv{ip}"),
+            ended: false,
         }
     }
 
-    /// Fetches in all sizes, round after round while there is time. One that fails is left out of further rounds.
+    /// Fetches in all sizes, round after round while there is time, and the Esc key does not end it. One that fails is left out of further rounds.
     fn fill(mut self, transfers: &mut impl Transfers) -> Self {
         let end = self.clock.micros() + self.most;
         let all = self.cells.len();
         for round in 1..=self.rounds {
             for (cell, number) in self.cells.iter_mut().zip(1..) {
-                if self.clock.micros() >= end {
+                self.ended = is_ended();
+                if self.ended || self.clock.micros() >= end {
                     return self;
                 }
                 if cell.failure.is_some() {
@@ -198,11 +206,14 @@ impl Table {
     }
 
     /// Puts what was measured into the report.
-    fn take(self, examination: &mut Examination<'_>) {
+    ///
+    /// # Errors
+    /// When the Esc key has ended it.
+    fn take(self, examination: &mut Examination<'_>) -> Result<(), Error> {
         console::clear_progress();
         let report = &mut examination.report;
         let missed = self.cells.iter().filter(|cell| cell.runs == 0).count();
-        if missed > 0 {
+        if missed > 0 && !self.ended {
             report.not_measured.push(NotMeasured {
                 check: "sweep".into(),
                 reason: format!("{}: no time was left for {missed} sizes", self.name),
@@ -219,6 +230,10 @@ impl Table {
         }
         let measured = self.cells.into_iter().filter(|cell| cell.runs > 0);
         report.sweep.extend(measured);
+        match self.ended {
+            true => Err(Error::Ended),
+            false => Ok(()),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod table;
 
+use super::is_ended;
 use super::stock::{cost_of_looking, counted, first, named, quick_enough, seconds};
 use crate::error::{Error, refused};
 use crate::examination::Examination;
@@ -144,7 +145,8 @@ impl Watch<'_> {
         let mut fastest: Option<Traced> = None;
         let begun = self.clock.micros();
         let mut done = 0;
-        while done < rounds && (done == 0 || self.clock.micros() - begun < TURNS) {
+        let goes_on = || self.clock.micros() - begun < TURNS && !is_ended();
+        while done < rounds && (done == 0 || goes_on()) {
             done += 1;
             console::progress(&format!("{file}, {done} of {rounds}"));
             for turn in &turns {

@@ -43,6 +43,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
                 measured.check = "ttcp".to_string();
                 examination.report.throughput.push(measured);
             }
+            Err(Error::Ended) => return Err(Error::Ended),
             Err(error) => failed = Some(error),
         }
     }

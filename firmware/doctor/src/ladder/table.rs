@@ -5,7 +5,7 @@ use crate::error::Error;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use wireboot_net::few;
+use wireboot_net::sort;
 
 /// What is compared: each with the best that the card can do in its kind, which is a rung too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Rung {
     /// The sample whose rate is the median (of an even number, the upper of the two in the middle).
     fn median(&self) -> Option<&Sample> {
         let mut sorted: Vec<&Sample> = self.samples.iter().collect();
-        few::sort(&mut sorted, |one, other| {
+        sort::insertion(&mut sorted, |one, other| {
             one.bits_per_second() < other.bits_per_second()
         });
         sorted.get(sorted.len() / 2).copied()

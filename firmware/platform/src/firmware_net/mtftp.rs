@@ -74,7 +74,7 @@ impl fmt::Debug for Mtftp {
 /// What to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// From whom.
+    /// The TFTP server.
     pub server: IpAddr,
     /// The file, as the server knows it.
     pub file: &'a str,

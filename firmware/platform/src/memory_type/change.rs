@@ -3,7 +3,7 @@
 //! It goes by the firmware's processor driver, which `SetMemorySpaceAttributes` of the DXE services calls, too, and which sets MTRRs on all
 //! processors. GCD's descriptors stay as they are, and so do protections, which GCD does not know of on all machines.
 
-use super::{MemoryType, Registers, Seen, Told, Types};
+use super::{MemoryType, Registers, Seen, TypeOfPages, Types};
 use crate::cpu_attributes::{self, EXECUTE_PROTECT, READ_ONLY};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -124,7 +124,7 @@ fn change_on(
     work: &mut dyn FnMut(),
 ) -> Result<(), Unchanged> {
     let before = machine.state().ok_or(Unchanged::NotUniform)?;
-    let (Told::All(own), Some(protection)) = (before.seen.range, before.protection) else {
+    let (TypeOfPages::All(own), Some(protection)) = (before.seen.range, before.protection) else {
         return Err(Unchanged::NotUniform);
     };
     let back = attribute(own) | protection;
@@ -133,7 +133,7 @@ fn change_on(
     let set = machine.set(attribute(kind) | protection);
     let done = machine
         .state()
-        .is_some_and(|state| state.seen.effective == Told::All(kind));
+        .is_some_and(|state| state.seen.effective == TypeOfPages::All(kind));
     let result = match set {
         Err(error) => Err(Unchanged::Refused(error.status())),
         Ok(()) if !done => Err(Unchanged::NotDone),
@@ -165,7 +165,7 @@ mod tests {
     /// Pages that are write-back and not executed, and what becomes of a call.
     struct Model {
         kind: Cell<MemoryType>,
-        range: Told,
+        range: TypeOfPages,
         protection: Cell<Option<u64>>,
         calls: RefCell<Vec<u64>>,
         /// The first call that is refused, and the first that does nothing.
@@ -176,7 +176,7 @@ mod tests {
     fn model() -> Model {
         Model {
             kind: Cell::new(MemoryType::WriteBack),
-            range: Told::All(MemoryType::WriteBack),
+            range: TypeOfPages::All(MemoryType::WriteBack),
             protection: Cell::new(Some(EXECUTE_PROTECT)),
             calls: RefCell::default(),
             refuses: usize::MAX,
@@ -188,8 +188,8 @@ mod tests {
         fn state(&self) -> Option<State> {
             Some(State {
                 seen: Seen {
-                    effective: Told::All(self.kind.get()),
-                    page: Told::All(MemoryType::WriteBack),
+                    effective: TypeOfPages::All(self.kind.get()),
+                    page: TypeOfPages::All(MemoryType::WriteBack),
                     range: self.range,
                 },
                 protection: self.protection.get(),
@@ -278,7 +278,7 @@ mod tests {
     fn memory_of_several_types_is_left_alone() {
         let _alone = ALONE.lock().unwrap();
         let mixed = Model {
-            range: Told::Mixed,
+            range: TypeOfPages::Mixed,
             ..model()
         };
         let protected = Model {

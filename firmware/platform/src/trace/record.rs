@@ -67,7 +67,7 @@ pub struct Site {
     pub ticks: u64,
 }
 
-/// For the boot processor alone: as good as a simple addition, and an interrupt in it loses what it has counted at this site, no more.
+/// For the BSP (bootstrap processor) alone: as good as a simple addition, and an interrupt in it loses what it has counted at this site, no more.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(
         counter.load(Ordering::Relaxed).wrapping_add(more),

@@ -40,7 +40,7 @@ pub struct Worked {
     pub least: Option<u64>,
 }
 
-/// For the boot processor alone.
+/// For the BSP (bootstrap processor) alone.
 struct Tally {
     /// When the call began that brought the last frame; 0 where the call behind it has come.
     since: AtomicU64,

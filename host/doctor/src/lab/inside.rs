@@ -74,6 +74,27 @@ pub fn examine_sampled(
     run(lab, trial, examination, capture, |_| {}, wait)
 }
 
+/// The same, and the Esc key is pressed at the first text on the console for which `begin` matches.
+///
+/// # Errors
+/// The same, and when that text does not come.
+pub fn examine_until_esc(
+    lab: &Lab,
+    trial: &Trial<'_>,
+    examination: Examination<'_>,
+    capture: &Path,
+    begin: &Regex,
+) -> Result<Report> {
+    let wait = |running: &mut RunningMachine, end: &Regex| {
+        running.console.wait_for(begin, trial.longest)?;
+        running.console.send("\x1b")?;
+        let seen = running.console.wait_for(end, trial.longest)?;
+        Ok((seen, ()))
+    };
+    let (report, ()) = run(lab, trial, examination, capture, |_| {}, wait)?;
+    Ok(report)
+}
+
 /// Boots, and has `wait` wait for the examination's end.
 fn run<T>(
     lab: &Lab,

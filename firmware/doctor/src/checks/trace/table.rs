@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use wireboot_net::few;
+use wireboot_net::sort;
 use wireboot_report::trace::Called;
 
 /// So many rows have a caller's name; the others are a row for each service.
@@ -34,7 +34,7 @@ pub(super) fn rows<'a>(
     let mut sums: Vec<_> = sums.into_iter().collect();
     // Frames apart, no call has ticks where they are only counted.
     let weight = |(calls, ticks): (u64, u64)| if timed { (ticks, calls) } else { (calls, 0) };
-    few::sort(&mut sums, |(_, one), (_, other)| {
+    sort::insertion(&mut sums, |(_, one), (_, other)| {
         weight(*one) > weight(*other)
     });
     let mut others: BTreeMap<&str, (u64, u64)> = BTreeMap::new();

@@ -15,12 +15,12 @@ pub(crate) fn is_over(at: Option<Instant>, now: Instant) -> bool {
 }
 
 /// A list whose first entries stay: what comes when it is full is not taken, so that a flood drives out nothing.
-pub(crate) struct Lasting<T> {
+pub(crate) struct TimedList<T> {
     limit: usize,
     entries: Vec<(T, Option<Instant>)>,
 }
 
-impl<T: PartialEq> Lasting<T> {
+impl<T: PartialEq> TimedList<T> {
     pub(crate) fn new(limit: usize) -> Self {
         let entries = Vec::new();
         Self { limit, entries }
@@ -52,8 +52,8 @@ mod tests {
     #[test]
     fn it_lasts_as_long_as_it_is_said() {
         let at = Instant::from_secs;
-        let mut list = Lasting::new(3);
-        let seen = |list: &Lasting<_>, second| list.iter(at(second)).copied().collect::<Vec<_>>();
+        let mut list = TimedList::new(3);
+        let seen = |list: &TimedList<_>, second| list.iter(at(second)).copied().collect::<Vec<_>>();
         list.hear('a', 10, at(0));
         list.hear('b', u32::MAX, at(0));
         list.hear('c', 5, at(0));

@@ -1,4 +1,4 @@
-//! The course of an examination: check after check, each announced and with a time limit, then the report.
+//! Runs an examination: check after check, each announced and with a time limit, then the report.
 
 use crate::checks::Check;
 use crate::delivery::Delivery;
