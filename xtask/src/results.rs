@@ -116,6 +116,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "md"],
     },
     Measurement {
+        name: "doctor-named",
+        program: Program::Wireboot("doctor faults --named"),
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "doctor-boots",
         program: Program::Wireboot("doctor lab boot runs=3"),
         files: &["json"],

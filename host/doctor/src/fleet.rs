@@ -17,7 +17,7 @@ pub(crate) struct Machine<'a> {
 }
 
 /// How long the boot took: on the network, or in an examination inside the machine, to load the first boot option that has a file.
-fn seconds(report: &Report) -> f64 {
+pub(crate) fn seconds(report: &Report) -> f64 {
     let span = Some(report.network.span_s).filter(|span| *span > 0.0);
     let mut loaded = report.dry_boots.iter().filter(|one| one.failure.is_none());
     span.or_else(|| loaded.next().map(DryBoot::mean_s))

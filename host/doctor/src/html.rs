@@ -7,7 +7,7 @@ use wireboot_report::{Ladder, Memory, Network, Phase, PhaseKind, Profile, Report
 
 use crate::escaped::escaped;
 use crate::text::{merged, outcome};
-use crate::{against, fleet, ladder as of_ladder, memory as of_memory};
+use crate::{against, chart, fleet, ladder as of_ladder, memory as of_memory};
 
 /// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
 const ROWS: usize = 400;
@@ -28,7 +28,7 @@ h1 { font-size: 1.3em; } h2 { font-size: 1.1em; margin-top: 2em; } p.verdict { f
 table { border-collapse: collapse; width: 100%; font-size: .85em; } td, th { text-align: left; padding: .2em .6em; border-bottom: 1px solid var(--faint); vertical-align: top; }
 td { overflow-wrap: anywhere; min-width: 6em; } .n { text-align: right; } td.n { white-space: nowrap; min-width: 0; font-variant-numeric: tabular-nums; }
 section { border-left: 4px solid var(--wait); padding-left: 1em; margin: 1.2em 0; } section h3 { margin: 0; font-size: 1em; } code { font-size: .9em; }
-svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } .bar { fill: var(--bar); } .wait { fill: var(--wait); } .quiet { fill: var(--quiet); } .grid { stroke: var(--faint); }
+svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } .bar { fill: var(--bar); } .wait { fill: var(--wait); } .quiet { fill: var(--quiet); } .grid { stroke: var(--faint); } .line { fill: none; stroke: var(--bar); stroke-width: 2; } .other { stroke: var(--wait); }
 ";
 
 /// The page of a report.
@@ -153,6 +153,7 @@ fn body(out: &mut String, report: &Report) {
     if let Some(neighbour) = report.neighbour() {
         let _ = writeln!(out, "<p>At {}</p>", escaped(&neighbour.to_string()));
     }
+    chart::seconds(out, report);
     findings(out, report);
     for remark in report.remarks() {
         let _ = writeln!(out, "<p>{}</p>", escaped(&remark));
@@ -322,6 +323,7 @@ fn throughput(out: &mut String, report: &Report) {
     out.push_str("<h2>Throughput</h2>\n");
     let rows = report.throughput.iter().map(crate::throughput::row);
     table(out, crate::throughput::HEADS, rows);
+    chart::messages(out, &report.throughput);
     for fit in crate::throughput::fits(&report.throughput) {
         let _ = writeln!(out, "<p>{fit}</p>");
     }

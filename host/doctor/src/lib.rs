@@ -5,7 +5,9 @@
 mod against;
 mod anonymous;
 mod boot;
+mod chart;
 mod costs;
+mod csv;
 mod escaped;
 mod fleet;
 mod html;

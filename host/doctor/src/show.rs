@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use wireboot_report::{Profile, Report};
 
+use crate::csv::{self, CsvTable};
 use crate::text::merged;
 use crate::{against, anonymous, costs, fleet, html, iperf3, output, status, sweep, text};
 
@@ -42,9 +43,9 @@ struct Format {
     /// Print the report as it is in the file, all of it
     #[arg(long)]
     json: bool,
-    /// Print what happened when, or where only a sweep was made, its cells, as comma-separated values
-    #[arg(long)]
-    csv: bool,
+    /// Print a table as comma-separated values: what happened when, or where only a sweep was made, its cells; or the one that is named
+    #[arg(long, value_enum, value_name = "TABLE", num_args = 0..=1, require_equals = true)]
+    csv: Option<Option<CsvTable>>,
     /// Print it as Markdown
     #[arg(long)]
     markdown: bool,
@@ -61,7 +62,12 @@ struct Format {
 
 impl Format {
     fn is_any(&self) -> bool {
-        self.json || self.csv || self.markdown || self.prometheus || self.iperf3 || self.folded
+        self.json
+            || self.csv.is_some()
+            || self.markdown
+            || self.prometheus
+            || self.iperf3
+            || self.folded
     }
 }
 
@@ -110,11 +116,8 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
 fn printed(report: &Report, format: &Format) -> String {
     if format.json {
         report.to_json() + "\n"
-    } else if format.csv {
-        match (report.timeline.is_empty(), report.sweep.is_empty()) {
-            (true, false) => sweep::csv(&report.sweep),
-            _ => csv(report),
-        }
+    } else if let Some(named) = format.csv {
+        csv::table(report, named)
     } else if format.markdown {
         markdown(report)
     } else if format.folded {
@@ -190,29 +193,6 @@ fn read(file: &Path) -> Result<Report> {
         .context("no text, so no report; captures are for `wireboot doctor pcap`")
         .with_context(named)?;
     Report::from_json(&text).with_context(named)
-}
-
-/// RFC 4180.
-fn csv(report: &Report) -> String {
-    let mut out = String::from("kind,start_s,end_s,seconds,what\r\n");
-    for phase in &report.timeline {
-        // The schema's word, in quotes as JSON has them.
-        let kind = serde_json::to_string(&phase.kind).unwrap_or_default();
-        let mut quoted = phase.what.replace('"', "\"\"");
-        // A spreadsheet takes these for the beginning of a formula.
-        if quoted.starts_with(['=', '+', '-', '@']) {
-            quoted.insert(0, '\'');
-        }
-        let _ = write!(
-            out,
-            "{},{:.6},{:.6},{:.6},\"{quoted}\"\r\n",
-            kind.trim_matches('"'),
-            phase.start_s,
-            phase.end_s,
-            phase.seconds()
-        );
-    }
-    out
 }
 
 fn markdown(report: &Report) -> String {
@@ -392,7 +372,7 @@ mod tests {
             );
         }
         for formula in ["=1+1", "+1", "-1", "@x"] {
-            let values = csv(&report(formula, 1.0));
+            let values = csv::table(&report(formula, 1.0), None);
             assert!(values.contains(&format!("\"'{formula}\"")), "{values}");
         }
     }

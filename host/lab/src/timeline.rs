@@ -96,7 +96,7 @@ impl Step {
 /// A step that was seen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// Which.
+    /// The step of the boot.
     pub step: Step,
     /// When, in seconds since power-on.
     pub at: f64,

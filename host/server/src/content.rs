@@ -61,7 +61,7 @@ pub struct Content {
 pub enum Lying<'a> {
     /// In this file, at their offset.
     File(BorrowedFd<'a>),
-    /// Here.
+    /// They are in memory.
     Bytes(&'a [u8]),
 }
 

@@ -388,7 +388,7 @@ impl Default for Events {
 /// What standard error shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Console {
-    /// Nothing.
+    /// No event is shown.
     #[default]
     Silent,
     /// A readable line for each event.

@@ -11,7 +11,7 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// Its index (`if_nametoindex`).
     pub index: u32,
     /// Its Ethernet address.
     pub mac: Option<[u8; 6]>,

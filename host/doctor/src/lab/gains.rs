@@ -6,6 +6,7 @@
 //! ```
 
 mod catalogue;
+mod named;
 mod table;
 
 use std::collections::BTreeMap;
@@ -21,10 +22,11 @@ use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::progress;
 use wireboot_lab::qemu::Accelerator;
+use wireboot_report::Report;
 
 use super::site::Fault;
 use super::{
-    Examination, Hardware, STARTED, Trial, examine_inside, name, network_with, planted, watch,
+    Examination, Hardware, STARTED, Trial, boot, examine_inside, name, network_with, planted, watch,
 };
 use crate::{NOT_MEASURED, examine};
 use catalogue::{PLANTED, Planted, Way};
@@ -42,6 +44,9 @@ pub struct FaultsArgs {
     /// Each boot once, and only the faults that packets show
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
+    /// Only find out whether each fault, and each of ten pairs, is named, and in which place
+    #[arg(long, conflicts_with_all = ["rounds", "quick"])]
+    named: bool,
     /// Only these faults
     #[arg(
         long,
@@ -80,10 +85,11 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
         .filter(|one| arguments.only.is_empty() || arguments.only.contains(&one.fault))
         .filter(|one| !arguments.quick || !matches!(one.way, Way::Inside(_)))
         .collect();
-    if let Some(other) = arguments
-        .only
-        .iter()
-        .find(|only| PLANTED.iter().all(|one| one.fault != **only))
+    if !arguments.named
+        && let Some(other) = arguments
+            .only
+            .iter()
+            .find(|only| PLANTED.iter().all(|one| one.fault != **only))
     {
         bail!(
             "{} is not among the faults whose seconds can be gained: the boot ends, or nothing is slower",
@@ -109,6 +115,12 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
         programs,
         hardware: Hardware::default(),
     };
+    if arguments.named {
+        return Ok(match named::run(&stage, arguments)? {
+            true => std::process::ExitCode::SUCCESS,
+            false => NOT_MEASURED.into(),
+        });
+    }
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
     let table = stage.measure(&faults, rounds, |table| table.save(arguments))?;
     println!("{}", table.text());
@@ -149,6 +161,8 @@ enum Step {
     First,
     /// A boot to the start of its first file.
     Start,
+    /// A boot whose RAM disk is cut short, to its end, and its packets.
+    Short,
     /// An examination by doctor.efi, with its words.
     Examination(&'static str),
 }
@@ -196,29 +210,44 @@ impl Stage<'_> {
         Ok(table(faults, &known, &failures, self.accelerator))
     }
 
-    /// Boots or examines once.
-    fn step(&self, setting: &Setting) -> Result<Boots> {
-        let capture = self.lab.scratch().join("faults.pcap");
-        let trial = Trial {
+    fn trial<'t>(&'t self, setting: &'t Setting) -> Trial<'t> {
+        Trial {
             accelerator: self.accelerator,
             ip: IpVersion::V4,
             faults: &setting.faults,
             wireboot: (setting.step == Step::First).then_some(self.programs.wireboot.as_path()),
             planted: Some(&self.programs.planted),
             hardware: &self.hardware,
-            is_short: false,
+            is_short: setting.step == Step::Short,
             longest: LONGEST,
-        };
-        if let Step::Examination(words) = setting.step {
-            let examination = Examination {
-                program: &self.programs.doctor,
-                words,
-                counts_instructions: false,
-                goes_on: false,
-            };
-            let report = examine_inside(self.lab, &trial, examination, &capture, |_| {})?;
-            return Ok(Boots::default().with_report(&report));
         }
+    }
+
+    fn capture(&self) -> PathBuf {
+        self.lab.scratch().join("faults.pcap")
+    }
+
+    /// What a boot or an examination finds.
+    fn report(&self, setting: &Setting) -> Result<Report> {
+        let trial = self.trial(setting);
+        let Step::Examination(words) = setting.step else {
+            return boot(self.lab, &trial, &self.capture());
+        };
+        let examination = Examination {
+            program: &self.programs.doctor,
+            words,
+            counts_instructions: false,
+            goes_on: false,
+        };
+        examine_inside(self.lab, &trial, examination, &self.capture(), |_| {})
+    }
+
+    /// Boots or examines once.
+    fn step(&self, setting: &Setting) -> Result<Boots> {
+        if matches!(setting.step, Step::Examination(_)) {
+            return Ok(Boots::default().with_report(&self.report(setting)?));
+        }
+        let (trial, capture) = (self.trial(setting), self.capture());
         let until = match setting.step {
             Step::Whole => LAST_FILE,
             _ => STARTED,
@@ -243,6 +272,7 @@ impl Setting {
             Step::Whole => format!("a boot on {network}"),
             Step::First => format!("a boot of wireboot.efi on {network}"),
             Step::Start => format!("a boot to its first file on {network}"),
+            Step::Short => format!("a short boot on {network}"),
             Step::Examination(words) => format!("an examination ({words}) on {network}"),
         }
     }
@@ -292,15 +322,23 @@ fn table(
         table::Row::new(one, with, without)
     });
     Table {
-        command: std::iter::once(String::from("wireboot"))
-            .chain(std::env::args().skip(1))
-            .collect::<Vec<_>>()
-            .join(" "),
-        commit: option_env!("WIREBOOT_COMMIT").unwrap_or_default(),
-        accelerator,
+        provenance: provenance(accelerator),
         rows: rows.collect(),
         failures: failures.to_vec(),
     }
+}
+
+/// How a table was made.
+fn provenance(accelerator: Accelerator) -> String {
+    let words = std::iter::once(String::from("wireboot")).chain(std::env::args().skip(1));
+    let command = words.collect::<Vec<_>>().join(" ");
+    // Of the program; unknown where it was not built by `make`.
+    let commit = option_env!("WIREBOOT_COMMIT").filter(|commit| !commit.is_empty());
+    let commit = commit.unwrap_or("unknown");
+    format!(
+        "Made by `{command}`, {}, commit {commit}, run by {accelerator}.",
+        jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC")
+    )
 }
 
 impl Table {

@@ -86,7 +86,7 @@ pub struct Latency {
     pub protocol: String,
     /// Each round's time in seconds.
     pub seconds: Vec<f64>,
-    /// Their number.
+    /// Number of trials.
     pub n: usize,
     /// Their median.
     pub median_s: f64,

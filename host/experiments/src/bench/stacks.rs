@@ -99,7 +99,7 @@ impl Start {
 /// What a stack is compared as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Ours.
+    /// wireboot.efi.
     Wireboot,
     /// The firmware's own.
     Stock,
@@ -122,11 +122,11 @@ pub struct Stack {
     pub version: String,
     /// How it downloads.
     pub protocol: Protocol,
-    /// From whom.
+    /// The server of the file.
     pub server: Server,
     /// What it is compared as.
     pub kind: Kind,
-    /// What runs.
+    /// The program that fetches.
     pub loader: Loader,
     /// Under which firmware.
     pub firmware: Firmware,

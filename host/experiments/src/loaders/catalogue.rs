@@ -20,7 +20,7 @@ pub struct Loader {
     pub name: String,
     /// From whom it reads.
     pub server: Server,
-    /// What runs.
+    /// The boot loader, or the caller in its place.
     pub program: Program,
     /// Of what is measured.
     pub unit: Unit,
@@ -56,7 +56,7 @@ impl Unit {
     }
 }
 
-/// What runs.
+/// A boot loader, or a caller in its place.
 #[derive(Clone, Debug)]
 pub enum Program {
     /// wireboot-callers.efi, which makes the calls of this verb.

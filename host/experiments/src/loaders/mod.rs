@@ -152,7 +152,7 @@ pub struct Plan {
     pub networks: Vec<Network>,
     /// What cannot take part.
     pub absent: Vec<Failure>,
-    /// How often.
+    /// Boots of each kind.
     pub rounds: u32,
     /// The size of the file that loaders without one of their own read: whole MiB.
     pub bytes: u64,

@@ -61,7 +61,7 @@ pub struct Row {
 pub struct Figure {
     /// Each trial's.
     pub trials: Vec<f64>,
-    /// Their number.
+    /// Number of boots.
     pub n: usize,
     /// Their median.
     pub median: f64,

@@ -13,7 +13,7 @@ use wireboot_lab::Impairment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// Nothing.
+    /// The boot is not disturbed.
     Nothing,
     /// The server ends in the middle of the transfer, and another one starts.
     ServerKilled,

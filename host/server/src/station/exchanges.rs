@@ -42,7 +42,7 @@ const AHEAD: u64 = 64 << 20;
 #[derive(Debug)]
 struct Exchange {
     peer: Peer,
-    /// Our end.
+    /// Address and port of the server.
     ours: SocketAddr,
     connection: Connection,
     /// What has come and is not answered yet.

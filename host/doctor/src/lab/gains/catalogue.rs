@@ -25,11 +25,11 @@ pub(super) enum Way {
 }
 
 /// The machine's services, and how often a boot calls them.
-const SERVICES: &str = "check cost trace calls=200 rounds=1";
+pub(super) const SERVICES: &str = "check cost trace calls=200 rounds=1";
 /// Each boot option, as those before the right one may fail.
-const OPTIONS: &str = "boot options=4";
+pub(super) const OPTIONS: &str = "boot options=4";
 /// The first option, and how much of the time somebody takes.
-const STOLEN: &str = "cost boot calls=200 options=1";
+pub(super) const STOLEN: &str = "cost boot calls=200 options=1";
 
 /// The network is far away.
 const FAR: &[Fault] = &[Fault::Delay];

@@ -5,7 +5,6 @@ use std::fmt::{self, Write};
 
 use comfy_table::{Table as Lines, presets};
 use serde::Serialize;
-use wireboot_lab::qemu::Accelerator;
 use wireboot_lab::statistics::{median, range, spread};
 use wireboot_report::Report;
 
@@ -184,10 +183,8 @@ const COLUMNS: [&str; 7] = [
 /// All that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Table {
-    pub(super) command: String,
-    /// The commit that this program was built from; empty where it was not built by `make`.
-    pub(super) commit: &'static str,
-    pub(super) accelerator: Accelerator,
+    /// How it was made.
+    pub(super) provenance: String,
     pub(super) rows: Vec<Row>,
     pub(super) failures: Vec<String>,
 }
@@ -211,14 +208,8 @@ impl Table {
     /// For documents.
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
-            "Made by `{}`, commit {}, run by {}.\n\n| {} |\n|{}\n",
-            self.command,
-            if self.commit.is_empty() {
-                "unknown"
-            } else {
-                self.commit
-            },
-            self.accelerator,
+            "{}\n\n| {} |\n|{}\n",
+            self.provenance,
             COLUMNS.join(" | "),
             "---|".repeat(COLUMNS.len())
         );
@@ -333,9 +324,7 @@ mod tests {
         );
         assert_eq!(of(Way::First).gained_s(), Some(2.0));
         let table = Table {
-            command: "wireboot doctor faults".into(),
-            commit: "",
-            accelerator: Accelerator::Tcg,
+            provenance: "Made by hand.".into(),
             rows: vec![whole],
             failures: vec!["round 1: a boot: it ended".into()],
         };
