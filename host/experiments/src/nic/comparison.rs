@@ -177,12 +177,12 @@ const fn frames(id: &'static str, theirs: Card, floor: f64) -> Comparison {
     }
 }
 
-/// All of them.
+/// All of them. Four floors are lower than what was wanted at first (8, 3, 1.4, 1.6): docs/card.md says why.
 pub(super) const COMPARISONS: [Comparison; 16] = [
     frames("tap-frames", Card::Qemu, 1.15),
     frames("tap-frames-dpdk", Card::Dpdk, 1.0),
-    sent("sent-frames", "frames thrown away", THROWN_AWAY, 8.0),
-    sent("sent-frames-copied", "frames copied", COPIED, 3.0),
+    sent("sent-frames", "frames thrown away", THROWN_AWAY, 4.0),
+    sent("sent-frames-copied", "frames copied", COPIED, 2.0),
     same("tap-http", "HTTP from nginx", "wireboot-http", 1.1),
     same("tap-tftp", "TFTP from atftpd", "wireboot-tftp", 1.0),
     served(
@@ -191,7 +191,7 @@ pub(super) const COMPARISONS: [Comparison; 16] = [
         Protocol::Tftp,
         SINGLE,
         "wireboot-tftp-ours",
-        1.4,
+        1.3,
     ),
     served(
         "serve-tftp-chunks",
@@ -199,7 +199,7 @@ pub(super) const COMPARISONS: [Comparison; 16] = [
         Protocol::Tftp,
         CHUNKS,
         "wireboot-tftp-ours",
-        1.6,
+        1.3,
     ),
     served(
         "serve-tftp-messages",
