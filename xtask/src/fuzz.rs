@@ -66,7 +66,7 @@ pub(crate) fn long(targets: &[String]) -> Result<()> {
     if let Some(unknown) = targets.iter().find(|name| !known.contains(name)) {
         bail!("no fuzz target {unknown}; there are {}", known.join(", "));
     }
-    let programs = build()?;
+    let programs = build("release")?;
     for name in known
         .iter()
         .filter(|name| targets.is_empty() || targets.contains(name))
@@ -78,7 +78,7 @@ pub(crate) fn long(targets: &[String]) -> Result<()> {
 
 /// Fuzzes every target with a few inputs.
 pub(crate) fn smoke() -> Result<()> {
-    let programs = build()?;
+    let programs = build("smoke")?;
     each(&targets()?, |name| {
         fuzz(&programs, name, Until::Runs(smoke_runs(name)))
     })
@@ -132,8 +132,8 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Builds all targets; returns the directory of their programs.
-fn build() -> Result<PathBuf> {
+/// Builds all targets by a profile of fuzz/Cargo.toml; returns the directory of their programs.
+fn build(profile: &str) -> Result<PathBuf> {
     if !shell::succeeds(shell::command("c++").arg("--version")) {
         apt::ensure(&["g++"])?;
     }
@@ -159,7 +159,8 @@ fn build() -> Result<PathBuf> {
             // With a target named, the flags spare build scripts and procedural macros.
             .args([
                 "build",
-                "--release",
+                "--profile",
+                profile,
                 "--manifest-path",
                 "fuzz/Cargo.toml",
                 "--target",
@@ -169,7 +170,7 @@ fn build() -> Result<PathBuf> {
             .env("RUSTFLAGS", flags.join(" "))
             .env("CARGO_TARGET_DIR", &directory),
     )?;
-    Ok(directory.join(HOST).join("release"))
+    Ok(directory.join(HOST).join(profile))
 }
 
 /// rustup's compilers have the sanitizer's runtime, Debian's has not.

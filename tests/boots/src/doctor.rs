@@ -169,7 +169,7 @@ pub(crate) fn ended_by_esc(lab: &Lab) -> Result<()> {
     };
     let examination = Examination {
         program: &doctor_program()?,
-        words: "iperf3=10.77.0.1 time=600",
+        words: "iperf3=10.77.0.1 time=120",
         counts_instructions: false,
         goes_on: false,
     };
