@@ -177,3 +177,11 @@ proptest! {
         fuzz_card_fragments(&data);
     }
 }
+
+/// A place that the field of a fragment cannot say is none that it says.
+#[test]
+fn fragments_beyond_the_field_are_not_expected() {
+    fuzz_card_fragments(&[
+        0xff, 0x60, 0xff, 0xff, 0x01, 0x00, 0x00, 0x00, 0xff, 0x0a, 0x00, 0xde,
+    ]);
+}

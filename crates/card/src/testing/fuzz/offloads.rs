@@ -179,7 +179,9 @@ pub fn fuzz_card_fragments(data: &[u8]) {
         let kind = bytes.u8();
         now += Duration::from_secs((kind & 7).into());
         let (more, wrong) = (kind & 8 != 0, kind & 0x30 == 0x30);
-        let offset = usize::from(bytes.u8()) * if kind & 0x40 == 0 { 8 } else { 264 };
+        // As far as the field for it goes: thirteen bits, in units of eight bytes.
+        let step = if kind & 0x40 == 0 { 8 } else { 264 };
+        let offset = usize::from(bytes.u8()) * step % 0x1_0000;
         let len = (usize::from(bytes.u8()) + 1) * if kind & 0x80 == 0 { 8 } else { 2 };
         let key = link.id as u8 | u8::from(link.v6) << 2;
         let data: Vec<u8> = (offset..offset + len)
