@@ -1,7 +1,5 @@
 //! A report's tables as comma-separated values (RFC 4180), a table at a time.
 
-use std::fmt::Write;
-
 use clap::ValueEnum;
 use wireboot_report::Report;
 
@@ -24,7 +22,7 @@ pub(crate) enum CsvTable {
     Memory,
 }
 
-/// The table that is named; of none that a report has but one, that.
+/// The table that is named; where none is, what happened when, or of a report that has a sweep alone, that.
 pub(crate) fn table(report: &Report, named: Option<CsvTable>) -> String {
     let only_a_sweep = report.timeline.is_empty() && !report.sweep.is_empty();
     match named {
@@ -54,103 +52,144 @@ fn word(value: &impl serde::Serialize) -> String {
     word.trim_matches('"').to_owned()
 }
 
-fn timeline(report: &Report) -> String {
-    let mut out = String::from("kind,start_s,end_s,seconds,what\r\n");
-    for phase in &report.timeline {
-        let _ = write!(
-            out,
-            "{},{:.6},{:.6},{:.6},{}\r\n",
-            word(&phase.kind),
-            phase.start_s,
-            phase.end_s,
-            phase.seconds(),
-            quoted(&phase.what)
-        );
+/// The head, and a line for each row.
+fn lines<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let mut out = head.join(",") + "\r\n";
+    for row in rows {
+        out.push_str(&row.join(","));
+        out.push_str("\r\n");
     }
     out
+}
+
+fn figure(figure: f64) -> String {
+    format!("{figure:.3}")
+}
+
+fn seconds(seconds: f64) -> String {
+    format!("{seconds:.6}")
+}
+
+/// Nothing for what was not measured.
+fn if_any<T>(value: Option<T>, shown: impl Fn(T) -> String) -> String {
+    value.map_or_else(String::new, shown)
+}
+
+fn timeline(report: &Report) -> String {
+    let rows = report.timeline.iter().map(|phase| {
+        [
+            word(&phase.kind),
+            seconds(phase.start_s),
+            seconds(phase.end_s),
+            seconds(phase.seconds()),
+            quoted(&phase.what),
+        ]
+    });
+    lines(["kind", "start_s", "end_s", "seconds", "what"], rows)
 }
 
 fn costs(report: &Report) -> String {
-    let mut out = String::from("service,calls,fastest_ns,median_ns,p99_ns,slowest_ns\r\n");
-    for one in &report.costs {
-        let _ = write!(
-            out,
-            "{},{},{},{},{},{}\r\n",
+    let head = [
+        "service",
+        "calls",
+        "fastest_ns",
+        "median_ns",
+        "p99_ns",
+        "slowest_ns",
+    ];
+    let rows = report.costs.iter().map(|one| {
+        [
             quoted(&one.service),
-            one.calls,
-            one.fastest_ns,
-            one.median_ns,
-            one.p99_ns,
-            one.slowest_ns
-        );
-    }
-    out
+            one.calls.to_string(),
+            one.fastest_ns.to_string(),
+            one.median_ns.to_string(),
+            one.p99_ns.to_string(),
+            one.slowest_ns.to_string(),
+        ]
+    });
+    lines(head, rows)
 }
 
 fn throughput(report: &Report) -> String {
-    let mut out = String::from(
-        "check,driver,server,transport,direction,parallel,message_bytes,mss_bytes,took_s,mbit_s,cycles_per_byte,cycles_per_packet,busy_percent\r\n",
-    );
-    let figure = |figure: Option<f64>| figure.map_or_else(String::new, |it| format!("{it:.3}"));
-    for one in &report.throughput {
-        let mss = one.mss_bytes.map_or_else(String::new, |it| it.to_string());
-        let _ = write!(
-            out,
-            "{},{},{},{},{},{},{},{mss},{:.6},{:.3},{},{},{}\r\n",
+    let head = [
+        "check",
+        "driver",
+        "server",
+        "transport",
+        "direction",
+        "parallel",
+        "message_bytes",
+        "mss_bytes",
+        "took_s",
+        "mbit_s",
+        "cycles_per_byte",
+        "cycles_per_packet",
+        "busy_percent",
+    ];
+    let rows = report.throughput.iter().map(|one| {
+        [
             quoted(&one.check),
             quoted(&one.driver),
             quoted(&one.server),
             word(&one.transport),
             word(&one.direction),
-            one.parallel,
-            one.message_bytes,
-            one.took_s,
-            one.bits_per_second() / 1e6,
-            figure(one.cycles_per_byte()),
-            figure(one.cycles_per_packet()),
-            figure(one.work.as_ref().map(|work| work.busy_percent))
-        );
-    }
-    out
+            one.parallel.to_string(),
+            one.message_bytes.to_string(),
+            if_any(one.mss_bytes, |bytes| bytes.to_string()),
+            seconds(one.took_s),
+            figure(one.bits_per_second() / 1e6),
+            if_any(one.cycles_per_byte(), figure),
+            if_any(one.cycles_per_packet(), figure),
+            if_any(one.work.as_ref(), |work| figure(work.busy_percent)),
+        ]
+    });
+    lines(head, rows)
 }
 
 fn ladder(report: &Report) -> String {
-    let mut out = String::from(
-        "what,full,packets,mbit_s,packets_per_s,lost_percent,busy_percent,receivers\r\n",
-    );
-    for one in report.ladder.iter().flat_map(|ladder| &ladder.rungs) {
-        let receivers = one.receivers.map_or_else(String::new, |it| it.to_string());
-        let _ = write!(
-            out,
-            "{},{},{},{:.3},{:.3},{:.3},{:.3},{receivers}\r\n",
+    let head = [
+        "what",
+        "full",
+        "packets",
+        "mbit_s",
+        "packets_per_s",
+        "lost_percent",
+        "busy_percent",
+        "receivers",
+    ];
+    let rungs = report.ladder.iter().flat_map(|ladder| &ladder.rungs);
+    let rows = rungs.map(|one| {
+        [
             quoted(&one.what),
-            one.full,
-            one.packets,
-            one.mbit_s,
-            one.packets_per_s,
-            one.lost_percent,
-            one.busy_percent
-        );
-    }
-    out
+            one.full.to_string(),
+            one.packets.to_string(),
+            figure(one.mbit_s),
+            figure(one.packets_per_s),
+            figure(one.lost_percent),
+            figure(one.busy_percent),
+            if_any(one.receivers, |others| others.to_string()),
+        ]
+    });
+    lines(head, rows)
 }
 
 fn memory(report: &Report) -> String {
-    let mut out = String::from("memory,type,what,mb_per_s,cycles_per_byte\r\n");
-    for region in report.memory.iter().flat_map(|memory| &memory.regions) {
-        for rate in &region.rates {
-            let _ = write!(
-                out,
-                "{},{},{},{:.3},{:.3}\r\n",
+    let regions = report.memory.iter().flat_map(|memory| &memory.regions);
+    let rows = regions.flat_map(|region| {
+        region.rates.iter().map(|rate| {
+            [
                 quoted(&region.what),
                 quoted(region.memory_type.as_deref().unwrap_or_default()),
                 quoted(&rate.what),
-                rate.mb_per_s,
-                rate.cycles_per_byte
-            );
-        }
-    }
-    out
+                figure(rate.mb_per_s),
+                figure(rate.cycles_per_byte),
+            ]
+        })
+    });
+    lines(
+        ["memory", "type", "what", "mb_per_s", "cycles_per_byte"],
+        rows,
+    )
 }
 
 #[cfg(test)]
