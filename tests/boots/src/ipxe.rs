@@ -11,7 +11,7 @@ use crate::scene::{Scene, boot_program, expect, faulty_program};
 use crate::system;
 
 const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
-const IPXE: &str = "/usr/lib/ipxe/ipxe.efi";
+pub(crate) const IPXE: &str = "/usr/lib/ipxe/ipxe.efi";
 
 /// Offers wireboot.efi by names that our server has no other program for, and a script that boots with it: by `first`, which fails, and
 /// then the system. iPXE fetches a file that it has by that name no second time.

@@ -225,6 +225,10 @@ const CASES: &[(&str, Case)] = &[
         our_card::server_in_the_card_in_chunks,
     ),
     (
+        "server_in_a_card_that_is_asked_nothing",
+        our_card::server_in_a_card_that_is_asked_nothing,
+    ),
+    (
         "server_in_the_card_while_a_file_changes",
         our_card::server_in_the_card_while_a_file_changes,
     ),
@@ -235,6 +239,11 @@ const CASES: &[(&str, Case)] = &[
     (
         "linux_over_our_card_by_four_pairs",
         our_card_guests::linux_by_four_pairs,
+    ),
+    ("ipxe_over_our_card", our_card_guests::ipxe),
+    (
+        "shim_and_grub_over_our_card",
+        our_card_guests::shim_and_grub,
     ),
     (
         "ipxe_on_legacy_firmware_over_our_card",

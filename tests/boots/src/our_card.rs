@@ -13,6 +13,7 @@ use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::payload;
 
+use crate::loaders::program;
 use crate::processors::{SHARE, THREE_ENGINES, three_pairs};
 use crate::scene::{PATIENCE, Scene, expect, wireboot};
 
@@ -131,7 +132,7 @@ pub(crate) fn server_of(lab: &Lab, directory: &Path, offloads: &str) -> Result<N
 }
 
 /// What the card says when it has sent all of a file.
-fn sent(scene: &Scene<'_>, protocol: &str, file: &str) -> Result<String> {
+pub(crate) fn sent(scene: &Scene<'_>, protocol: &str, file: &str) -> Result<String> {
     let len = std::fs::metadata(scene.system.directory.join(file))?.len();
     // wireboot goes by the version that is answered first.
     Ok(format!(
@@ -139,7 +140,7 @@ fn sent(scene: &Scene<'_>, protocol: &str, file: &str) -> Result<String> {
     ))
 }
 
-fn has(log: &str, expression: &str) -> Result<bool> {
+pub(crate) fn has(log: &str, expression: &str) -> Result<bool> {
     Ok(regex::Regex::new(expression)?.is_match(log))
 }
 
@@ -271,6 +272,27 @@ pub(crate) fn server_in_the_card_in_chunks(lab: &Lab) -> Result<()> {
     for lost in ["send_lost", "receive_left", "receive_too_long"] {
         ensure!(counter(&counters, lost)? == 0, "{counters}");
     }
+    Ok(())
+}
+
+/// A driver that is told to ask its card nothing gets what virtio has: large units, no chunks, nothing at its place.
+pub(crate) fn server_in_a_card_that_is_asked_nothing(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::on(lab, NetworkOptions::default(), 16)?;
+    scene.system.check("data.cpio")?;
+    let program = program(&scene, "card plain\n")?;
+    scene.boot_from_stick(&program)?;
+    let nic = server_of(lab, &scene.system.directory, "all")?;
+    nic.attach(&mut scene.machine)?;
+    drop(scene.fetches()?);
+    let counters = nic.end()?;
+    for extra in ["hellos", "received_chunks", "sent_chunks", "placed_bytes"] {
+        ensure!(counter(&counters, extra)? == 0, "{counters}");
+    }
+    let (bytes, units) = (
+        counter(&counters, "received_bytes")?,
+        counter(&counters, "received_units")?,
+    );
+    ensure!(bytes > 16 << 20 && bytes > 4000 * units, "{counters}");
     Ok(())
 }
 

@@ -1,23 +1,25 @@
-//! Guests over our card that have drivers of their own: Linux, and iPXE on legacy firmware.
+//! Guests over our card that others wrote: Linux and iPXE with drivers of their own, shim and GRUB by wireboot's and by the firmware's.
 
 use std::fs;
 use std::io::{self, Read};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 use wireboot_experiments::bench::linux::write_ram_disk;
 use wireboot_lab::guest::Kernel;
+use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER};
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::{DirectKernel, Firmware, NetworkCard};
 
-use crate::our_card::{counter, server_of};
+use crate::ipxe::IPXE;
+use crate::our_card::{counter, has, sent, server_of};
 use crate::scene::{Scene, expect, wireboot};
-use crate::{servers, system};
+use crate::{loaders, servers, system};
 
 /// Where the test takes what Linux sends.
 const PORT: u16 = 8081;
@@ -147,14 +149,80 @@ fn on_legacy_firmware<'a>(scene: &'a mut Scene<'_>) -> Result<&'a mut NetworkCar
     scene.machine.network.as_mut().context("a network card")
 }
 
-/// iPXE on SeaBIOS, over a card of the time before virtio 1.0, to the system.
-pub(crate) fn ipxe_on_legacy_firmware(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+/// Has iPXE boot the system, by what its server sends it.
+fn write_ipxe_script(scene: &Scene<'_>) -> Result<()> {
     let script = format!(
         "#!ipxe\nkernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
         system::OPTIONS
     );
-    fs::write(scene.system.directory.join("boot.ipxe"), script)?;
+    fs::write(scene.system.directory.join("boot.ipxe"), script).context("writing the script")
+}
+
+/// The card has sent the data whole, and nothing went wrong.
+fn has_sent_all(scene: &Scene<'_>, nic: Nic) -> Result<()> {
+    let log = nic.log();
+    let sent = sent(scene, "(TFTP|HTTP)", "data.cpio")?.replace(" data", " /?data");
+    ensure!(has(&log, &sent)?, "{log}");
+    // shim and GRUB ask for files that need not be there.
+    let mut wrong = log
+        .lines()
+        .filter(|line| line.contains("error") || line.contains("stopped"));
+    ensure!(
+        wrong.all(|line| line.ends_with("no such file here")),
+        "{log}"
+    );
+    let counters = nic.end()?;
+    for lost in ["send_lost", "receive_too_long", "receive_not_agreed"] {
+        ensure!(counter(&counters, lost)? == 0, "{counters}");
+    }
+    Ok(())
+}
+
+/// iPXE for UEFI, which drives the card itself.
+pub(crate) fn ipxe(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    write_ipxe_script(&scene)?;
+    scene.boot_from_stick(Path::new(IPXE))?;
+    let nic = server_of(lab, &scene.system.directory, "all")?;
+    nic.attach(&mut scene.machine)?;
+    let mut machine = scene.start()?;
+    expect(&mut machine, "net0: .* using virtio-net")?;
+    scene.runs(&mut machine)?;
+    has_sent_all(&scene, nic)
+}
+
+/// shim and GRUB, by wireboot's driver, which has asked its card for all that it does, and by the firmware's.
+pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
+    for (setting, network) in [
+        ("", "wireboot's network"),
+        ("network firmware\n", "the firmware's network"),
+    ] {
+        let mut scene = Scene::new(lab)?;
+        loaders::prepare(&scene, "10.77.0.1", &loaders::menu())?;
+        // By the packets of the firmware's PXE, GRUB is beside wireboot.efi.
+        let directory = &scene.system.directory;
+        fs::copy(
+            directory.join(FOLDER).join("grubx64.efi"),
+            directory.join("grubx64.efi"),
+        )?;
+        let shim = format!("{FOLDER}/bootnetx64.efi");
+        scene.system.configure(&format!(
+            "{setting}title shim\nefi tftp://10.77.0.1/{shim}\n"
+        ))?;
+        let nic = server_of(lab, directory, "all")?;
+        nic.attach(&mut scene.machine)?;
+        let mut machine = scene.start()?;
+        expect(&mut machine, &format!("starting efi .* over {network}"))?;
+        scene.runs(&mut machine)?;
+        has_sent_all(&scene, nic)?;
+    }
+    Ok(())
+}
+
+/// iPXE on SeaBIOS, over a card of the time before virtio 1.0, to the system.
+pub(crate) fn ipxe_on_legacy_firmware(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    write_ipxe_script(&scene)?;
     let nic = server_of(lab, &scene.system.directory, "all")?;
     let card = on_legacy_firmware(&mut scene)?;
     card.boot_index = None;
@@ -169,7 +237,5 @@ pub(crate) fn ipxe_on_legacy_firmware(lab: &Lab) -> Result<()> {
     });
     let mut machine = scene.machine.start(lab, "bios", |_| {})?;
     scene.runs(&mut machine)?;
-    let log = nic.log();
-    ensure!(!log.contains("error") && !log.contains("stopped"), "{log}");
-    nic.end().map(drop)
+    has_sent_all(&scene, nic)
 }
