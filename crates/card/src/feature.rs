@@ -30,27 +30,43 @@ pub const INDIRECT_DESC: u64 = 1 << 28;
 pub const EVENT_IDX: u64 = 1 << 29;
 /// The device is not a legacy one.
 pub const VERSION_1: u64 = 1 << 32;
+/// The guest takes UDP datagrams of one flow over IPv4 as one unit.
+pub const GUEST_USO4: u64 = 1 << 54;
+/// The same over IPv6.
+pub const GUEST_USO6: u64 = 1 << 55;
+/// The card cuts the guest's units to UDP datagrams, of both IP versions.
+pub const HOST_USO: u64 = 1 << 56;
 
 /// What the rings need, whatever the wire.
 pub const RINGS: u64 = MRG_RXBUF | INDIRECT_DESC | EVENT_IDX | VERSION_1;
 
 /// What depends on the wire, by names for people.
-pub const OFFLOADS: [(&str, u64); 10] = [
+pub const OFFLOADS: [(&str, u64); 13] = [
     ("csum", CSUM),
     ("guest_csum", GUEST_CSUM),
     ("guest_tso4", GUEST_TSO4),
     ("guest_tso6", GUEST_TSO6),
     ("guest_ecn", GUEST_ECN),
     ("guest_ufo", GUEST_UFO),
+    ("guest_uso4", GUEST_USO4),
+    ("guest_uso6", GUEST_USO6),
     ("host_tso4", HOST_TSO4),
     ("host_tso6", HOST_TSO6),
     ("host_ecn", HOST_ECN),
     ("host_ufo", HOST_UFO),
+    ("host_uso", HOST_USO),
 ];
 
+/// What a guest has agreed on that gets UDP datagrams as one unit: nothing in the unit's header says of which IP version they are.
+pub const GUEST_USO: u64 = GUEST_USO4 | GUEST_USO6;
+
+/// What a guest may agree on to get units that are larger than a frame.
+pub const LARGE_TO_GUEST: u64 = GUEST_TSO4 | GUEST_TSO6 | GUEST_UFO | GUEST_USO;
+/// What a guest may agree on to send such units.
+pub const LARGE_FROM_GUEST: u64 = HOST_TSO4 | HOST_TSO6 | HOST_UFO | HOST_USO;
+
 /// What a wire that carries frames has not.
-pub const LARGE_UNITS: u64 =
-    GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN | GUEST_UFO | HOST_TSO4 | HOST_TSO6 | HOST_ECN | HOST_UFO;
+pub const LARGE_UNITS: u64 = LARGE_TO_GUEST | GUEST_ECN | LARGE_FROM_GUEST | HOST_ECN;
 
 /// All that the card knows.
 pub const KNOWN: u64 = RINGS | CSUM | GUEST_CSUM | LARGE_UNITS;
@@ -61,8 +77,8 @@ pub fn consistent(features: u64) -> u64 {
     let mut left = features;
     // By what is needed, each before what needs it.
     for (needed, by) in [
-        (CSUM, HOST_TSO4 | HOST_TSO6 | HOST_UFO),
-        (GUEST_CSUM, GUEST_TSO4 | GUEST_TSO6 | GUEST_UFO),
+        (CSUM, LARGE_FROM_GUEST),
+        (GUEST_CSUM, LARGE_TO_GUEST),
         (HOST_TSO4 | HOST_TSO6, HOST_ECN),
         (GUEST_TSO4 | GUEST_TSO6, GUEST_ECN),
     ] {
@@ -80,9 +96,9 @@ mod tests {
     #[test]
     fn what_lacks_its_need_goes() {
         assert_eq!(consistent(KNOWN), KNOWN);
-        let out = HOST_TSO4 | HOST_TSO6 | HOST_ECN | HOST_UFO;
+        let out = HOST_TSO4 | HOST_TSO6 | HOST_ECN | HOST_UFO | HOST_USO;
         assert_eq!(consistent(KNOWN & !CSUM), KNOWN & !CSUM & !out);
-        let to_guest = GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN | GUEST_UFO;
+        let to_guest = GUEST_TSO4 | GUEST_TSO6 | GUEST_ECN | GUEST_UFO | GUEST_USO4 | GUEST_USO6;
         assert_eq!(
             consistent(KNOWN & !GUEST_CSUM),
             KNOWN & !GUEST_CSUM & !to_guest

@@ -79,7 +79,7 @@ impl GsoFrames {
             all = all.and_then(|()| add(header, head, payload));
         };
         if header.gso_type == GSO_UDP_L4 {
-            datagram::split(header, head, unit.len(), each)?;
+            datagram::split(header, head, unit.len(), 1, each)?;
         } else {
             segment::cut(header, head, unit.len(), 1, each)?;
         }

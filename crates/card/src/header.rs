@@ -14,7 +14,7 @@ pub(crate) const GSO_TCPV4: u8 = 1;
 pub(crate) const GSO_UDP: u8 = 3;
 /// The unit is TCP segments over IPv6.
 pub(crate) const GSO_TCPV6: u8 = 4;
-/// The unit is datagrams of UDP, which only a wire has.
+/// The unit is datagrams of UDP.
 pub(crate) const GSO_UDP_L4: u8 = 5;
 /// The segments have congestion marks.
 pub(crate) const GSO_ECN: u8 = 0x80;
@@ -24,7 +24,7 @@ pub(crate) const GSO_ECN: u8 = 0x80;
 pub struct Header {
     /// NEEDS_CSUM 1, DATA_VALID 2.
     pub flags: u8,
-    /// 0: one frame. TCPV4 1, UDP (fragments) 3, TCPV6 4; ECN 0x80.
+    /// 0: one frame. TCPV4 1, UDP (fragments) 3, TCPV6 4, UDP_L4 (datagrams) 5; ECN 0x80.
     pub gso_type: u8,
     /// Bytes of all headers, where the unit is to be cut: a hint.
     pub hdr_len: u16,
@@ -88,15 +88,17 @@ impl Header {
         ]
     }
 
-    /// The feature of [`crate::feature`] for units that are to be cut so, of a guest's or of a wire's; none for what is no such type.
+    /// The features of [`crate::feature`] for units that are to be cut so, of a guest's or of a wire's; none for what is no such type.
     pub(crate) fn cut_feature(self, from_guest: bool) -> Option<u64> {
         Some(match (self.gso_type & !GSO_ECN, from_guest) {
             (GSO_TCPV4, true) => feature::HOST_TSO4,
             (GSO_TCPV6, true) => feature::HOST_TSO6,
             (GSO_UDP, true) => feature::HOST_UFO,
+            (GSO_UDP_L4, true) => feature::HOST_USO,
             (GSO_TCPV4, false) => feature::GUEST_TSO4,
             (GSO_TCPV6, false) => feature::GUEST_TSO6,
             (GSO_UDP, false) => feature::GUEST_UFO,
+            (GSO_UDP_L4, false) => feature::GUEST_USO,
             _ => return None,
         })
     }
@@ -154,7 +156,7 @@ impl Header {
     ) -> Option<Self> {
         let mut needed = self.cut_feature(from_guest)?;
         if self.gso_type & GSO_ECN != 0 {
-            if self.gso_type & !GSO_ECN == GSO_UDP {
+            if matches!(self.gso_type & !GSO_ECN, GSO_UDP | GSO_UDP_L4) {
                 return None;
             }
             needed |= if from_guest {
@@ -223,6 +225,11 @@ mod tests {
             (GSO_TCPV6, feature::HOST_TSO6, feature::GUEST_TSO6),
             (GSO_UDP, feature::HOST_UFO, feature::GUEST_UFO),
             (
+                GSO_UDP_L4,
+                feature::HOST_USO,
+                feature::GUEST_USO4 | feature::GUEST_USO6,
+            ),
+            (
                 GSO_TCPV4 | GSO_ECN,
                 feature::HOST_TSO4 | feature::HOST_ECN,
                 feature::GUEST_TSO4 | feature::GUEST_ECN,
@@ -247,7 +254,7 @@ mod tests {
                 }
             }
         }
-        for gso_type in [2, 5, 6, GSO_UDP | GSO_ECN, GSO_ECN] {
+        for gso_type in [2, 6, GSO_UDP | GSO_ECN, GSO_UDP_L4 | GSO_ECN, GSO_ECN] {
             let header = Header {
                 gso_type,
                 gso_size: 1000,

@@ -19,7 +19,7 @@ use crate::counters::OffloadCounters;
 use crate::datagram::{self, Fragments, Put};
 use crate::feature;
 use crate::frame::{Ip, MAX_HEAD, UDP, Version};
-use crate::header::{GSO_NONE, GSO_UDP, Header};
+use crate::header::{GSO_NONE, GSO_UDP, GSO_UDP_L4, Header};
 use crate::host_side::{LONGEST_UNIT, Unit};
 use crate::memory::{GuestMemory, Span, behind, gather, keep, scatter};
 use crate::segment::{self, Run};
@@ -28,6 +28,8 @@ use crate::wire::{Received, Wire};
 /// In IPv4: more fragments follow, or this one's place.
 const FRAGMENT: u32 = 0x3fff;
 const TSO: u64 = feature::GUEST_TSO4 | feature::GUEST_TSO6;
+/// The least payload of a frame that a guest has cut: it is not to have the card send a frame for each of 65,535 bytes.
+const LEAST_OF_GUEST: usize = 16;
 
 /// A wire behind the card's own offloads.
 #[derive(Debug)]
@@ -124,19 +126,22 @@ impl<W> Offload<W> {
                 counters.cut_frames += 1;
             }
         };
-        let cut = if unit.header.gso_type == GSO_UDP {
-            let checksum = datagram::checksum(unit.header, memory, unit.spans, unit.len);
+        let (header, len) = (unit.header, unit.len);
+        let cut = if header.gso_type == GSO_UDP {
+            let checksum = datagram::checksum(header, memory, unit.spans, len);
             let Ok(checksum) = checksum else {
                 return false;
             };
             self.id = self.id.wrapping_add(1);
             // Not the same for 65,536 datagrams, and not known beforehand by who does not see them.
             let id = u32::from(checksum) << 16 | u32::from(self.id);
-            datagram::cut(unit.header, head, unit.len, checksum, id, |head, place| {
+            datagram::cut(header, head, len, checksum, id, |head, place| {
                 send(Header::default(), head, place);
             })
+        } else if header.gso_type == GSO_UDP_L4 {
+            datagram::split(header, head, len, LEAST_OF_GUEST, send)
         } else {
-            segment::cut(unit.header, head, unit.len, segment::LEAST_OF_GUEST, send)
+            segment::cut(header, head, len, LEAST_OF_GUEST, send)
         };
         if cut.is_some() {
             counters.cut_units += 1;
@@ -291,7 +296,11 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Offload<W> {
     fn offloads(&self) -> u64 {
         let wire = self.wire.offloads();
         let cut = if wire & feature::CSUM != 0 {
-            feature::HOST_TSO4 | feature::HOST_TSO6 | feature::HOST_ECN | feature::HOST_UFO
+            feature::HOST_TSO4
+                | feature::HOST_TSO6
+                | feature::HOST_ECN
+                | feature::HOST_UFO
+                | feature::HOST_USO
         } else {
             0
         };

@@ -12,8 +12,5 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const CWR: u8 = 0x80;
 
-/// The least payload of a frame that a guest has cut: it is not to have the card send a frame for each of 65,535 bytes.
-pub(crate) const LEAST_OF_GUEST: usize = 16;
-
 /// Where the checksum lies in the header of TCP.
 const CHECKSUM: u16 = 16;

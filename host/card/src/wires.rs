@@ -89,7 +89,7 @@ impl Wire<Mapping> for HostWire {
     fn offloads(&self) -> u64 {
         match self {
             Self::None => feature::KNOWN & !feature::RINGS,
-            Self::Tap(_) => Tap::OFFLOADS,
+            Self::Tap(tap) => tap.offloads(),
             Self::Packet(_) => Packet::OFFLOADS,
             Self::Server(_) => ServerWire::OFFLOADS,
             // Plain frames.

@@ -7,11 +7,13 @@ use crate::frame::{Ip, MAX_HEAD, UDP, Version, put, u16_at};
 use crate::header::{GSO_UDP_L4, Header, NEEDS_CSUM};
 
 /// Splits the unit of `len` bytes that begins with `head` and has this header. `each` gets the header, the first bytes and the place of the payload
-/// in the unit of each frame, in order. `None`, before the first frame, for a unit that cannot be split.
+/// in the unit of each frame, in order. `None`, before the first frame, for a unit that cannot be split, or whose frames are to have less than `least`
+/// bytes of payload.
 pub(crate) fn split(
     header: Header,
     head: &[u8],
     len: usize,
+    least: usize,
     mut each: impl FnMut(Header, &[u8], Range<usize>),
 ) -> Option<()> {
     let ip = Ip::parse(head)?;
@@ -22,7 +24,11 @@ pub(crate) fn split(
         Version::V4 => udp == ip.end && ip.protocol == UDP,
         Version::V6 => udp >= ip.end,
     };
-    if header.gso_type != GSO_UDP_L4 || header.csum_offset != CHECKSUM || !placed || size == 0 {
+    if header.gso_type != GSO_UDP_L4
+        || header.csum_offset != CHECKSUM
+        || !placed
+        || size < least.max(1)
+    {
         return None;
     }
     let payload = udp + UDP_LEN;

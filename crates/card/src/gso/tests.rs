@@ -101,7 +101,11 @@ fn datagrams_that_came_together_are_a_frame_each() {
             hdr_len: header.csum_start + 8,
             ..header
         };
-        assert!(GsoFrames::are_needed(header, feature::KNOWN, unit.len()));
+        for uso in [feature::GUEST_USO4, feature::GUEST_USO6, feature::GUEST_USO] {
+            let features = feature::KNOWN & !feature::GUEST_USO | uso;
+            let needed = GsoFrames::are_needed(header, features, unit.len());
+            assert_eq!(needed, uso != feature::GUEST_USO);
+        }
         let mut frames = GsoFrames::new();
         assert!(frames.make(header, &unit));
         for (n, part) in payload.chunks(1000).enumerate() {

@@ -123,7 +123,11 @@ pub fn completed(header: Header, frame: &[u8]) -> Vec<u8> {
         let mut sum = Sum::default();
         sum.add(&bytes[start..]);
         let at = start + usize::from(header.csum_offset);
-        put(&mut bytes, at, &(!sum.fold()).to_be_bytes()).unwrap();
+        let sum = match !sum.fold() {
+            0 => 0xffff,
+            sum => sum,
+        };
+        put(&mut bytes, at, &sum.to_be_bytes()).unwrap();
     }
     bytes
 }

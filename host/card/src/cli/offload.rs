@@ -31,9 +31,10 @@ impl FromStr for OffloadArgument {
                 bits |= needed;
             }
         }
-        let guest = feature::GUEST_TSO4 | feature::GUEST_TSO6 | feature::GUEST_UFO;
-        let host = feature::HOST_TSO4 | feature::HOST_TSO6 | feature::HOST_UFO;
-        for (large, needed) in [(guest, feature::GUEST_CSUM), (host, feature::CSUM)] {
+        for (large, needed) in [
+            (feature::LARGE_TO_GUEST, feature::GUEST_CSUM),
+            (feature::LARGE_FROM_GUEST, feature::CSUM),
+        ] {
             if bits & large != 0 {
                 bits |= needed;
             }
@@ -68,7 +69,7 @@ mod tests {
         assert_eq!(bits("host_tso4,guest_csum"), Ok(two));
         for bad in ["", "tso", "csum,", "csum,all"] {
             let error = bits(bad).unwrap_err();
-            assert!(error.contains("guest_ufo, host_tso4"), "{error}");
+            assert!(error.contains("guest_uso6, host_tso4"), "{error}");
         }
     }
 }

@@ -67,12 +67,13 @@ enum Link {
 }
 
 impl Packet {
-    /// What the kernel does.
+    /// What the kernel does. Units of datagrams come from 6.2 on.
     pub(super) const OFFLOADS: u64 = feature::CSUM
         | feature::GUEST_CSUM
         | feature::GUEST_TSO4
         | feature::GUEST_TSO6
         | feature::GUEST_ECN
+        | feature::GUEST_USO
         | feature::HOST_TSO4
         | feature::HOST_TSO6
         | feature::HOST_ECN;
@@ -113,7 +114,7 @@ impl Packet {
     }
 
     pub(super) fn max_unit(&self) -> usize {
-        if self.features & (feature::GUEST_TSO4 | feature::GUEST_TSO6) == 0 {
+        if self.features & Self::OFFLOADS & feature::LARGE_TO_GUEST == 0 {
             self.mtu + LINK
         } else {
             LONGEST_UNIT

@@ -55,6 +55,8 @@ pub(crate) struct Tap {
     file: File,
     mtu: usize,
     max_unit: usize,
+    /// What the kernel does.
+    offloads: u64,
     /// Where the end of a frame goes that is too long, and frames in very many pieces.
     aside: Box<[u8]>,
     failure: Failure,
@@ -78,8 +80,8 @@ enum Failure {
 }
 
 impl Tap {
-    /// What the kernel does. It takes units that are fragments of a datagram, and has had none since 4.14.
-    pub(super) const OFFLOADS: u64 = feature::CSUM
+    /// What each kernel does. It takes units that are fragments of a datagram, and has had none since 4.14.
+    const OFFLOADS: u64 = feature::CSUM
         | feature::GUEST_CSUM
         | feature::GUEST_TSO4
         | feature::GUEST_TSO6
@@ -88,6 +90,8 @@ impl Tap {
         | feature::HOST_TSO6
         | feature::HOST_ECN
         | feature::HOST_UFO;
+    /// What those do that know units of datagrams: from 6.2 on.
+    const USO: u64 = feature::GUEST_USO | feature::HOST_USO;
 
     /// Opens so many queues of the interface `name`, which must be there; a tap each. The kernel has a flow come by the queue that has sent its
     /// last frame.
@@ -128,12 +132,14 @@ impl Tap {
             .map_err(TapError::Device)?;
         attach(&file, name, several)?;
         ioctl::set_header_len(&file, Header::LEN).map_err(kernel)?;
+        let uso = ioctl::set_offload(&file, feature::GUEST_CSUM | Self::USO).is_ok();
         ioctl::set_offload(&file, 0).map_err(kernel)?;
         Ok(Self {
             name: name.to_owned(),
             file,
             mtu,
             max_unit: mtu + LINK,
+            offloads: Self::OFFLOADS | if uso { Self::USO } else { 0 },
             aside: vec![0; LONGEST].into_boxed_slice(),
             failure: Failure::None,
             receiving: Receiving::Always,
@@ -142,6 +148,10 @@ impl Tap {
 
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         matches!(self.failure, Failure::None).then(|| self.file.as_fd())
+    }
+
+    pub(super) fn offloads(&self) -> u64 {
+        self.offloads
     }
 
     pub(super) fn max_unit(&self) -> usize {
@@ -172,7 +182,7 @@ impl Tap {
         if let Err(error) = ioctl::set_offload(&self.file, features) {
             self.failure = Failure::New(error);
         }
-        let large = features & (feature::GUEST_TSO4 | feature::GUEST_TSO6) != 0;
+        let large = features & self.offloads & feature::LARGE_TO_GUEST != 0;
         self.max_unit = if large { LONGEST_UNIT } else { self.mtu + LINK };
     }
 

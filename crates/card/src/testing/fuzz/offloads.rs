@@ -84,7 +84,8 @@ fn said(bytes: &mut Bytes<'_>, frame: Vec<u8>) -> (Header, Vec<u8>) {
 pub fn fuzz_card_headers(data: &[u8]) {
     let mut bytes = Bytes(data);
     let offloads = feature::KNOWN & !feature::RINGS;
-    let agreed = u64::from(bytes.u16()) & offloads | feature::MRG_RXBUF | feature::VERSION_1;
+    let (low, high) = (u64::from(bytes.u16()), u64::from(bytes.u16()));
+    let agreed = (low | high << 48) & offloads | feature::MRG_RXBUF | feature::VERSION_1;
     let mut guest = Guest::new(64, agreed);
     let wire = Script {
         offloads: feature::CSUM,

@@ -186,6 +186,50 @@ fn large_units_are_cut_for_a_guest_that_takes_none() {
     assert!(content(&memory, &room, len) == unit);
 }
 
+/// Datagrams of one flow are a unit for who takes them so.
+#[test]
+fn units_of_datagrams_come_to_a_guest_that_takes_them() {
+    if !inside("wires::packet::tests::units_of_datagrams_come_to_a_guest_that_takes_them") {
+        return;
+    }
+    cable();
+    let (mut one, mut two, memory) = (open("one"), open("two"), memory());
+    let (partial, unit) = incomplete(&udp(PACKETS, &[7; 3500]));
+    let header = Header {
+        gso_type: 5,
+        gso_size: 1000,
+        hdr_len: 42,
+        ..partial
+    };
+    if !send(&mut two, &memory, header, &unit) {
+        println!("not run: the kernel knows no such units");
+        return;
+    }
+    let (id, part) = (PACKETS.id, &[7; 1000]);
+    assert_eq!(frame(&mut one, &memory), udp(PACKETS, part));
+    one.agree(feature::GUEST_CSUM | feature::GUEST_USO4);
+    assert_eq!(one.receive(&memory, &room(700)), Received::Nothing);
+    // Of one IP version alone is none: a unit does not say of which it is.
+    assert!(send(&mut two, &memory, header, &unit));
+    for n in 0..3 {
+        let link = Packets {
+            id: id + n,
+            ..PACKETS
+        };
+        assert_eq!(frame(&mut one, &memory), udp(link, part));
+    }
+    one.agree(feature::GUEST_CSUM | feature::GUEST_USO);
+    assert_eq!(one.max_unit(), LONGEST_UNIT);
+    assert!(send(&mut two, &memory, header, &unit));
+    let room = room(4000);
+    let got = receive(&mut one, &memory, &room);
+    let Received::Unit { header: said, len } = got else {
+        panic!("{got:?}");
+    };
+    assert_eq!((said.gso_type, said.gso_size, said.flags), (5, 1000, 1));
+    assert!(content(&memory, &room, len) == unit);
+}
+
 /// The kernel has taken the tag out before.
 #[test]
 fn tags_are_where_they_were() {

@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 
 use libc::{
     IFF_ATTACH_QUEUE, IFF_DETACH_QUEUE, IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR,
-    TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUNSETIFF, TUNSETOFFLOAD, TUNSETQUEUE,
-    TUNSETVNETHDRSZ, c_int, c_ulong,
+    TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_USO6, TUNSETIFF,
+    TUNSETOFFLOAD, TUNSETQUEUE, TUNSETVNETHDRSZ, c_int, c_ulong,
 };
 use wireboot_card::feature;
 
@@ -59,6 +59,8 @@ pub(super) fn set_offload(file: &File, features: u64) -> io::Result<()> {
         (feature::GUEST_TSO4, TUN_F_TSO4),
         (feature::GUEST_TSO6, TUN_F_TSO6),
         (feature::GUEST_ECN, TUN_F_TSO_ECN),
+        (feature::GUEST_USO4, TUN_F_USO4),
+        (feature::GUEST_USO6, TUN_F_USO6),
     ]
     .into_iter()
     .filter(|(feature, _)| features & feature != 0)

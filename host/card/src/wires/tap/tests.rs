@@ -1,10 +1,12 @@
 //! A tap in a network namespace of its own, with the kernel behind it.
 
+mod fragments;
+
 use std::net::UdpSocket;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use wireboot_card::testing::packets::{Link, TcpFields, incomplete, is_right, tcp, udp};
+use wireboot_card::testing::packets::{Link, TcpFields, completed, incomplete, is_right, tcp, udp};
 use wireboot_card::{Offload, Wire};
 use wireboot_namespace::{inside, sh};
 
@@ -406,6 +408,49 @@ fn segments_are_cut_for_those_who_take_frames_alone() {
         };
         assert_eq!(header.gso_type, 0);
         assert!(is_right(&first(&memory, &room, 1054)));
+    }
+}
+
+/// Datagrams of one flow: one unit for who takes them so, frames for others.
+#[test]
+fn datagrams_of_one_flow_are_a_unit_or_frames() {
+    if !inside("wires::tap::tests::datagrams_of_one_flow_are_a_unit_or_frames") {
+        return;
+    }
+    let (mut from, mut to, memory, room) = two_taps();
+    if from.offloads() & feature::HOST_USO == 0 {
+        println!("not run: the kernel knows no such units");
+        return;
+    }
+    let payload = payload(20_000);
+    let (partial, unit) = incomplete(&udp(LINK, &payload));
+    let header = Header {
+        gso_type: 5,
+        gso_size: 1000,
+        hdr_len: 42,
+        ..partial
+    };
+    to.agree(feature::GUEST_CSUM | feature::GUEST_USO);
+    assert_eq!(to.max_unit(), LONGEST_UNIT);
+    send(&mut from, &memory, header, &unit);
+    let len = unit.len();
+    let got = receive(&mut to, &memory, &room);
+    assert_eq!(got, Received::Unit { header, len });
+    assert_eq!(first(&memory, &room, len), unit);
+    to.agree(feature::GUEST_CSUM | feature::GUEST_TSO4);
+    send(&mut from, &memory, header, &unit);
+    for (n, part) in payload.chunks(1000).enumerate() {
+        let got = receive(&mut to, &memory, &room);
+        let Received::Unit { header, len: 1042 } = got else {
+            panic!("{got:?}");
+        };
+        assert_eq!(header.gso_type, 0);
+        let link = Link {
+            id: LINK.id + n as u16,
+            ..LINK
+        };
+        let frame = completed(header, &first(&memory, &room, 1042));
+        assert_eq!(frame, udp(link, part));
     }
 }
 
