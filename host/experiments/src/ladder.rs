@@ -26,9 +26,9 @@ pub use figures::{Kind, Ladder, Phases, Rung, Sample};
 use wireboot_lab::sender::Sender;
 
 use crate::bench::files::{self, MIB};
-use crate::bench::host::{self, Host};
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::embed;
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, NetworkOptions};

@@ -1,6 +1,5 @@
 //! `wireboot lab boot`: one boot from power-on to an operating system, watched.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,8 +8,10 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use regex::Regex;
+use serde::Serialize;
 
 use crate::accel;
+use crate::host::{self, Host};
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::network::{Network, NetworkOptions};
@@ -18,7 +19,7 @@ use crate::nic::CardChoice;
 use crate::payload;
 use crate::qemu::{Accelerator, Machine, RunningMachine};
 use crate::server::{Server, advertise};
-use crate::timeline::{Watcher, plot};
+use crate::timeline::{Timeline, Watcher, plot};
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,7 +113,10 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     let more = advertise(arguments.ip);
     let mut server = Server::start(&lab, lab.command(&program), &payload, &nbp, more.as_slice())?;
 
-    let mut machine = Machine::new(arguments.accel.choose(&lab)?);
+    let accelerator = arguments.accel.choose(&lab)?;
+    let (busy, mtu) = (host::other_work(), network.mtu());
+    let host = Host::new(Some(&nbp), busy, accelerator, arguments.ip, mtu, Vec::new());
+    let mut machine = Machine::new(accelerator);
     machine.memory_mib = arguments.memory;
     machine.processors = arguments.cpus;
     machine.network = Some(network.card());
@@ -147,9 +151,11 @@ pub fn run(arguments: BootArgs) -> Result<()> {
         println!("The card: {}", nic.end()?);
     }
     if let Some(file) = &arguments.json {
-        let text =
-            serde_json::to_string_pretty(&timeline).context("writing the timeline as JSON")?;
-        fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
+        let measured = Measured {
+            host,
+            timeline: &timeline,
+        };
+        wireboot_output::json(Some(file), &measured)?;
     }
     if let Some(file) = &arguments.plot {
         plot::draw(&timeline, file)?;
@@ -212,6 +218,14 @@ fn follow(
             watcher.furthest().diagnosis()
         );
     }
+}
+
+/// A boot for programs.
+#[derive(Serialize)]
+struct Measured<'a> {
+    host: Host,
+    #[serde(flatten)]
+    timeline: &'a Timeline,
 }
 
 /// What the user sees while it goes on: steps that came, and below them the console's last line.

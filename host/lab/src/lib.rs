@@ -18,6 +18,7 @@ pub mod embed;
 pub mod far;
 pub mod gdb;
 pub mod guest;
+pub mod host;
 pub mod ip;
 pub mod loaders;
 pub mod netns;

@@ -17,9 +17,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::unistd::geteuid;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::progress;
 use wireboot_lab::qemu::Accelerator;
 use wireboot_report::Report;
@@ -65,6 +67,9 @@ pub struct FaultsArgs {
     /// Write the table to FILE as Markdown
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     markdown: Option<PathBuf>,
+    /// Measure although the host is busy with something else
+    #[arg(long)]
+    force: bool,
 }
 
 /// For one boot or examination.
@@ -109,9 +114,14 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
         planted: program(planted::PROGRAM)?,
     };
     let lab = Lab::enter()?;
+    let busy = host::quiet(arguments.force)?;
+    let accelerator = arguments.accel.choose(&lab)?;
+    let mtu = NetworkOptions::default().mtu;
+    let wireboot = Some(programs.wireboot.as_path());
     let stage = Stage {
         lab: &lab,
-        accelerator: arguments.accel.choose(&lab)?,
+        host: Host::new(wireboot, busy, accelerator, IpVersion::V4, mtu, Vec::new()),
+        accelerator,
         programs,
         hardware: Hardware::default(),
     };
@@ -140,6 +150,7 @@ struct Programs {
 /// Where boots are made.
 struct Stage<'a> {
     lab: &'a Lab,
+    host: Host,
     accelerator: Accelerator,
     programs: Programs,
     hardware: Hardware,
@@ -204,10 +215,10 @@ impl Stage<'_> {
                 }
                 bar.inc(1);
             }
-            save(&table(faults, &known, &failures, self.accelerator))?;
+            save(&table(faults, &known, &failures, &self.host))?;
         }
         bar.finish_and_clear();
-        Ok(table(faults, &known, &failures, self.accelerator))
+        Ok(table(faults, &known, &failures, &self.host))
     }
 
     fn trial<'t>(&'t self, setting: &'t Setting) -> Trial<'t> {
@@ -310,35 +321,17 @@ fn steps(faults: &[&Planted]) -> Vec<Setting> {
     steps
 }
 
-fn table(
-    faults: &[&Planted],
-    known: &Known,
-    failures: &[String],
-    accelerator: Accelerator,
-) -> Table {
+fn table(faults: &[&Planted], known: &Known, failures: &[String], host: &Host) -> Table {
     let of = |setting| known.get(&setting).cloned().unwrap_or_default();
     let rows = faults.iter().map(|one| {
         let [with, without] = [true, false].map(|with| one.settings(with).map(of));
         table::Row::new(one, with, without)
     });
     Table {
-        provenance: provenance(accelerator),
+        host: host.clone(),
         rows: rows.collect(),
         failures: failures.to_vec(),
     }
-}
-
-/// How a table was made.
-fn provenance(accelerator: Accelerator) -> String {
-    let words = std::iter::once(String::from("wireboot")).chain(std::env::args().skip(1));
-    let command = words.collect::<Vec<_>>().join(" ");
-    // Of the program; unknown where it was not built by `make`.
-    let commit = option_env!("WIREBOOT_COMMIT").filter(|commit| !commit.is_empty());
-    let commit = commit.unwrap_or("unknown");
-    format!(
-        "Made by `{command}`, {}, commit {commit}, run by {accelerator}.",
-        jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC")
-    )
 }
 
 impl Table {

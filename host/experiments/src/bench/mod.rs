@@ -10,7 +10,6 @@
 pub(crate) mod card;
 pub mod evaluate;
 pub(crate) mod files;
-pub(crate) mod host;
 pub mod instructions;
 pub mod linux;
 mod markdown;
@@ -33,13 +32,13 @@ use nix::unistd::geteuid;
 
 use evaluate::Waited;
 use files::MIB;
-use host::Host;
 use instructions::Instructions;
 use report::{Case, FailedTrial, Failure, Figures, Latency, Report};
 use stacks::{Stack, Start};
 use trial::{Measured, Testbed};
 use wireboot_lab::accel;
 use wireboot_lab::guest;
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};

@@ -55,7 +55,7 @@ pub(super) fn draw(report: &Report, file: &Path) -> Result<()> {
     let title = format!(
         "{} MiB over the network, Mbit/s ({}, warm memory)",
         bytes >> 20,
-        report.host.accel
+        report.host.accelerator()
     );
     logarithmic(&lines, (10.0, 100.0), &title, file)
 }

@@ -11,13 +11,14 @@ use super::instructions::Instructions;
 use super::stacks::{Kind, Stack, Start};
 use super::trial::Measured;
 use crate::protocol::Protocol;
+use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
 
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Where it ran.
-    pub host: super::host::Host,
+    pub host: Host,
     /// One row for each stack, size of file and state of memory.
     pub rows: Vec<Row>,
     /// How long machines waited for the first byte of the file.
@@ -395,8 +396,8 @@ pub fn short_version(version: &str) -> &str {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::bench::host::Host;
     use crate::bench::stacks::{Loader, Server};
+    use wireboot_lab::host::Host;
     use wireboot_lab::ip::IpVersion;
     use wireboot_lab::qemu::{Accelerator, Firmware};
 

@@ -16,7 +16,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
+use wireboot_lab::host::{self, Host};
+use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::{guest, loaders};
 
 use report::Report;
@@ -45,6 +48,9 @@ pub struct CheckpointsArgs {
     /// Write the table to FILE as Markdown
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub markdown: Option<PathBuf>,
+    /// Measure although the host is busy with something else
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// For one boot.
@@ -69,12 +75,16 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
         recorder: program("recorder.efi")?,
     };
     let lab = Lab::enter()?;
+    let busy = host::quiet(arguments.force)?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
     bar.set_message("has the firmware load recorder.efi");
     let accelerator = arguments.accel.choose(&lab)?;
     let testbed = Testbed::new(&lab, &programs, accelerator, arguments.size)?;
-    let mut report = Report::default();
+    let mtu = NetworkOptions::default().mtu;
+    let (wireboot, ip) = (Some(programs.wireboot.as_path()), IpVersion::V4);
+    let host = Host::new(wireboot, busy, accelerator, ip, mtu, Vec::new());
+    let mut report = Report::new(host);
     for round in 1..=arguments.rounds {
         for way in testbed::WAYS {
             bar.set_message(format!("round {round} of {}: {way}", arguments.rounds));

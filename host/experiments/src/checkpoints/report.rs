@@ -7,6 +7,7 @@ use serde::Serialize;
 use wireboot_fpdt::BasicBoot;
 
 use super::testbed::Way;
+use wireboot_lab::host::Host;
 use wireboot_lab::statistics::spread;
 
 /// All boots of one way, in seconds since reset.
@@ -20,8 +21,9 @@ struct Boots {
 }
 
 /// What was measured.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
+    host: Host,
     boots: Vec<Boots>,
 }
 
@@ -35,6 +37,14 @@ const COLUMNS: [&str; 5] = [
 ];
 
 impl Report {
+    /// No boot yet.
+    pub(crate) fn new(host: Host) -> Self {
+        Self {
+            host,
+            boots: Vec::new(),
+        }
+    }
+
     /// Adds what the firmware's tables say of a boot.
     pub(crate) fn add(&mut self, way: Way, boot: &BasicBoot) {
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -88,7 +98,8 @@ impl Report {
     /// For documents.
     pub(crate) fn markdown(&self) -> String {
         let mut text = format!(
-            "| {} |\n|{}\n",
+            "{}\n\n| {} |\n|{}\n",
+            self.host.provenance(),
             COLUMNS.join(" | "),
             "---|".repeat(COLUMNS.len())
         );
@@ -102,6 +113,8 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wireboot_lab::ip::IpVersion;
+    use wireboot_lab::qemu::Accelerator;
 
     #[test]
     fn each_way_has_a_row_of_all_its_boots() {
@@ -112,12 +125,13 @@ mod tests {
             exit_entry_ns: 0,
             exit_ns: (second + 5) * 1_000_000_000 + 250_000_000,
         };
-        let mut report = Report::default();
+        let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
+        let mut report = Report::new(host);
         report.add(Way::Disk, &boot(4));
         report.add(Way::Wireboot, &boot(9));
         report.add(Way::Disk, &boot(6));
         let text = report.markdown();
-        let rows: Vec<_> = text.lines().skip(2).collect();
+        let rows: Vec<_> = text.lines().skip(4).collect();
         assert_eq!(
             rows,
             [

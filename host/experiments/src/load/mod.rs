@@ -30,6 +30,7 @@ use client::Wanted;
 use crowd::Outcome;
 use report::{Report, Trial};
 use servers::{Kind, Running};
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, Station};
 
@@ -73,6 +74,9 @@ pub struct LoadArgs {
     /// Write all figures to FILE as JSON
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
+    /// Measure although the host is busy with something else
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Payload bytes of a block: the most that fits an Ethernet frame.
@@ -149,6 +153,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
         ..NetworkOptions::default()
     };
     let network = Network::new(&lab, options)?;
+    let busy = host::quiet(args.force)?;
     let station = network.station("clients", CLIENTS)?;
 
     let root = lab.scratch().join("load");
@@ -169,9 +174,13 @@ pub fn run(args: LoadArgs) -> Result<()> {
             Err(error) => absent.push((kind, format!("{error:#}"))),
         }
     }
+    let versions = servers
+        .iter()
+        .map(|(kind, version)| format!("{} {version}", kind.name()));
+    let host = Host::without_guests(busy, versions.collect());
     let trials = rounds(&args, &testbed, &servers)?;
     let report = Report {
-        machine: report::machine(),
+        host,
         bytes,
         block_size: BLOCK_SIZE,
         window: args.window,

@@ -1,11 +1,10 @@
 //! The figures of a load run: one row for each server and crowd, as a table and as JSON.
 
-use std::fs;
-
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::servers::Kind;
+use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
 
 /// No client is starved when all get the file and the slowest takes at most so many times as long as the median.
@@ -44,7 +43,7 @@ impl Trial {
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// Where it ran.
-    pub machine: String,
+    pub host: Host,
     /// The file's size in bytes.
     pub bytes: u64,
     /// Payload bytes of a block.
@@ -216,8 +215,8 @@ impl Report {
             }
         }
         let mut text = format!(
-            "{}: {} MiB to each client; by TFTP block size {}, window {} where the server grants one.\n\n{table}\n",
-            self.machine,
+            "{}\n{} MiB to each client; by TFTP block size {}, window {} where the server grants one.\n\n{table}\n",
+            self.host.provenance(),
             self.bytes >> 20,
             self.block_size,
             self.window
@@ -248,20 +247,6 @@ impl Report {
         }
         text
     }
-}
-
-/// The processor, how many of them, and the kernel.
-#[must_use]
-pub(super) fn machine() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map_or("unknown processor", |(_, name)| name.trim());
-    let processors = std::thread::available_parallelism().map_or(0, usize::from);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!("{processors} processors ({model}), Linux {}", kernel.trim())
 }
 
 #[cfg(test)]

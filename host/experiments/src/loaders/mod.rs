@@ -26,13 +26,13 @@ pub use report::{Figure, Report, Row};
 pub use trial::Programs;
 
 use crate::bench::files::MIB;
-use crate::bench::host::{self, Host};
 use crate::bench::report::{FailedTrial, Failure};
 use crate::bench::trial::Testbed;
 use crate::bench::{stacks, twice};
 use trial::{IP, Stage};
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, NetworkOptions};
 use wireboot_lab::packages::Package;

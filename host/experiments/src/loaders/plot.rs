@@ -32,7 +32,7 @@ pub(super) fn draw(report: &Report, file: &Path) -> Result<()> {
         })
         .collect();
     let name = first.map_or("", |first| first.name.as_str());
-    let title = format!("Boot loaders, {name} = 1 ({})", report.host.accel);
+    let title = format!("Boot loaders, {name} = 1 ({})", report.host.accelerator());
     logarithmic(&lines, (0.1, 10.0), &title, file)
 }
 

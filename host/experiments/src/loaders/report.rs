@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::catalogue::{Loader, Network, Unit};
 use super::{Figures, Plan};
-use crate::bench::host::Host;
 use crate::bench::report::{FailedTrial, Failure, digits, new_table};
+use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
 
 /// Everything that was found.

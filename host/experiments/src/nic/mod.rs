@@ -22,7 +22,6 @@ use clap::Args;
 use nix::unistd::geteuid;
 
 use crate::bench::files::{self, MIB};
-use crate::bench::host::{self, Host};
 use crate::bench::report::{FailedTrial, Failure};
 use crate::bench::stacks;
 use crate::bench::trial::Testbed;
@@ -35,6 +34,7 @@ use trial::Stage;
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::guest;
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};

@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::bound::{BOUNDS, Bound};
 use super::comparison::{COMPARISONS, Comparison};
 use super::modelled::{MODELLED, Modelled};
-use crate::bench::host::Host;
 use crate::bench::plot::{Line, logarithmic};
 use crate::bench::report::{FailedTrial, Failure, digits, new_table};
+use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
 
 /// Everything that one run found.
@@ -244,7 +244,7 @@ impl Report {
                 is_ours: row.is_met(),
             })
             .collect();
-        let title = format!("The card, QEMU's tap = 1 ({})", self.host.accel);
+        let title = format!("The card, QEMU's tap = 1 ({})", self.host.accelerator());
         logarithmic(&lines, (0.1, 10.0), &title, file)
     }
 }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use crate::bench::host::hexadecimal;
 use crate::bench::linux::write_ram_disk;
 use crate::bench::stacks::ovmf;
 use crate::grub;
 use wireboot_lab::embed;
 use wireboot_lab::guest::{Archive, Kernel};
+use wireboot_lab::host::hexadecimal;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::SERVER;

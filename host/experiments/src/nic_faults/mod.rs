@@ -19,7 +19,6 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::bench::host::{self, Host};
 use crate::bench::twice;
 use guest::Guest;
 pub use report::{Cell, Report};
@@ -28,6 +27,7 @@ pub use verdict::Verdict;
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::guest as linux;
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::progress;

@@ -7,8 +7,8 @@ use super::KINDS;
 use super::guest::Guest;
 use super::trial::QUIET;
 use super::verdict::Verdict;
-use crate::bench::host::Host;
 use crate::bench::report::{FailedTrial, new_table};
+use wireboot_lab::host::Host;
 
 /// Everything that one run found.
 #[derive(Debug, Serialize)]

@@ -14,11 +14,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::bench::host::{self, Host};
 use report::{Figures, Report};
 use trial::{Stage, TRIALS};
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::guest::{self, Kernel};
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};

@@ -12,7 +12,7 @@ use super::trial::{
     TCP_RECEIVES, TCP_RECEIVES_BY_SNP, TCP_SENDS, UDP_LOST, UDP_LOST_BEHIND_CABLE, UDP_RECEIVES,
     UDP_SENDS, UDP_SENDS_SMALL,
 };
-use crate::bench::host::Host;
+use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, spread};
 
 /// What is compared with what, and how many times as much it is to be.

@@ -3,13 +3,14 @@
 use anyhow::Result;
 use comfy_table::{Table as Lines, presets};
 use serde::Serialize;
+use wireboot_lab::host::Host;
 use wireboot_lab::progress;
 use wireboot_report::Report;
 
 use super::super::name;
 use super::super::site::Fault;
 use super::catalogue::{OPTIONS, SERVICES, STOLEN};
-use super::{FaultsArgs, Setting, Stage, Step, provenance};
+use super::{FaultsArgs, Setting, Stage, Step};
 
 /// Faults that are planted together, and how they are looked for.
 #[derive(Debug)]
@@ -196,8 +197,7 @@ const COLUMNS: [&str; 4] = [
 /// All that was found.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Named {
-    /// How it was made.
-    provenance: String,
+    host: Host,
     rows: Vec<NamedRow>,
     failures: Vec<String>,
 }
@@ -235,7 +235,7 @@ impl Named {
         let failures: String = failures.map(|one| format!("\nFailed: {one}.\n")).collect();
         format!(
             "{}\n\n{}. Places are those among findings that are not the firmware's own ({}). One boot each.\n\n{head}|---|---|---|---|\n{rows}{failures}",
-            self.provenance,
+            self.host.provenance(),
             self.verdict(),
             FIRMWARES_OWN.join(", ")
         )
@@ -251,7 +251,7 @@ pub(super) fn run(stage: &Stage<'_>, arguments: &FaultsArgs) -> Result<bool> {
     let cases: Vec<_> = CASES.iter().filter(wanted).collect();
     let bar = progress::bar(cases.len() as u64);
     let mut named = Named {
-        provenance: provenance(stage.accelerator),
+        host: stage.host.clone(),
         rows: Vec::new(),
         failures: Vec::new(),
     };
@@ -369,7 +369,7 @@ mod tests {
         ];
         let rows = rows.map(|(case, findings)| NamedRow::new(&case, &report(findings)));
         let named = Named {
-            provenance: "Made by hand.".into(),
+            host: Host::without_guests(0.0, Vec::new()),
             rows: rows.into(),
             failures: vec!["a boot: it ended".into()],
         };

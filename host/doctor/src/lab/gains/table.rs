@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 
 use comfy_table::{Table as Lines, presets};
 use serde::Serialize;
+use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range, spread};
 use wireboot_report::Report;
 
@@ -183,8 +184,7 @@ const COLUMNS: [&str; 7] = [
 /// All that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Table {
-    /// How it was made.
-    pub(super) provenance: String,
+    pub(super) host: Host,
     pub(super) rows: Vec<Row>,
     pub(super) failures: Vec<String>,
 }
@@ -209,7 +209,7 @@ impl Table {
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
             "{}\n\n| {} |\n|{}\n",
-            self.provenance,
+            self.host.provenance(),
             COLUMNS.join(" | "),
             "---|".repeat(COLUMNS.len())
         );
@@ -324,7 +324,7 @@ mod tests {
         );
         assert_eq!(of(Way::First).gained_s(), Some(2.0));
         let table = Table {
-            provenance: "Made by hand.".into(),
+            host: Host::without_guests(0.0, Vec::new()),
             rows: vec![whole],
             failures: vec!["round 1: a boot: it ended".into()],
         };

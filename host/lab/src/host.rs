@@ -1,4 +1,4 @@
-//! Where the benchmark ran: without it the figures mean little.
+//! Where something was measured: without it the figures mean little.
 
 use std::fmt;
 use std::fs;
@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use wireboot_lab::ip::IpVersion;
-use wireboot_lab::qemu::Accelerator;
+use crate::ip::IpVersion;
+use crate::qemu::{Accelerator, Machine};
 
-/// The host and the machines on it.
+/// The host, and the machines on it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
     /// When it began, UTC.
@@ -23,18 +23,28 @@ pub struct Host {
     pub command: String,
     /// The commit that this program was built from; empty where it was not built by `make`.
     pub commit: &'static str,
-    /// SHA-256 of the firmware program that was measured, in hexadecimal digits.
+    /// SHA-256 of the firmware program that was measured, in hexadecimal digits; empty where it was none.
     pub program_sha256: String,
     /// The part of the processors' time that other work took in the second before it began; 0 where it could not be read.
     pub busy: f64,
     /// The processor's name.
     pub cpu: String,
-    /// Processors that the benchmark may use.
+    /// Processors that the measurement may use.
     pub cores: usize,
     /// Memory in MiB.
     pub memory_mib: u64,
     /// The kernel's release.
     pub kernel: String,
+    /// The virtual machines that were measured, if there were some.
+    #[serde(flatten)]
+    pub guests: Option<Guests>,
+    /// The version of each server.
+    pub servers: Vec<String>,
+}
+
+/// What virtual machines have in common.
+#[derive(Clone, Debug, Serialize)]
+pub struct Guests {
     /// QEMU's version.
     pub qemu: String,
     /// What runs the guests: `kvm` or `tcg`.
@@ -47,47 +57,17 @@ pub struct Host {
     pub ip: IpVersion,
     /// The tap interface's MTU in bytes.
     pub mtu: u16,
-    /// The version of each server.
-    pub servers: Vec<String>,
 }
 
-impl Host {
-    /// Looks it up; what cannot be found is left empty. `program` is the firmware program that is measured, `busy` what [`quiet`]
-    /// has found.
-    #[must_use]
-    pub fn new(
-        program: Option<&Path>,
-        busy: f64,
-        accel: Accelerator,
-        ip: IpVersion,
-        mtu: u16,
-        servers: Vec<String>,
-    ) -> Self {
-        let machine = wireboot_lab::qemu::Machine::new(accel);
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+impl Guests {
+    fn new(accel: Accelerator, ip: IpVersion, mtu: u16) -> Self {
+        let machine = Machine::new(accel);
         let qemu = Command::new(&machine.qemu)
             .arg("--version")
             .output()
             .map(|output| output.stdout)
             .unwrap_or_default();
         Self {
-            date: Timestamp::now(),
-            command: command(std::env::args()),
-            commit: option_env!("WIREBOOT_COMMIT").unwrap_or_default(),
-            program_sha256: program
-                .and_then(|file| fs::read(file).ok())
-                .map(|bytes| hexadecimal(&Sha256::digest(bytes)))
-                .unwrap_or_default(),
-            busy,
-            cpu: value(&read("/proc/cpuinfo"), "model name"),
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            memory_mib: value(&read("/proc/meminfo"), "MemTotal")
-                .split(' ')
-                .next()
-                .and_then(|kib| kib.parse::<u64>().ok())
-                .unwrap_or(0)
-                >> 10,
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             qemu: String::from_utf8_lossy(&qemu)
                 .split_whitespace()
                 .nth(3)
@@ -98,24 +78,88 @@ impl Host {
             guest_memory_mib: machine.memory_mib,
             ip,
             mtu,
-            servers,
         }
     }
 }
 
+impl fmt::Display for Guests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "QEMU {} with {}, guest: {} processors, {} MiB, {}, MTU {}",
+            self.qemu, self.accel, self.guest_processors, self.guest_memory_mib, self.ip, self.mtu
+        )
+    }
+}
+
 impl Host {
+    /// Looks it up, and the virtual machines on it; what cannot be found is left empty. `program` is the firmware program that is measured, `busy`
+    /// what [`quiet`] has found.
+    #[must_use]
+    pub fn new(
+        program: Option<&Path>,
+        busy: f64,
+        accel: Accelerator,
+        ip: IpVersion,
+        mtu: u16,
+        servers: Vec<String>,
+    ) -> Self {
+        Self {
+            program_sha256: program
+                .and_then(|file| fs::read(file).ok())
+                .map(|bytes| hexadecimal(&Sha256::digest(bytes)))
+                .unwrap_or_default(),
+            guests: Some(Guests::new(accel, ip, mtu)),
+            ..Self::without_guests(busy, servers)
+        }
+    }
+
+    /// The same without virtual machines.
+    #[must_use]
+    pub fn without_guests(busy: f64, servers: Vec<String>) -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Self {
+            date: Timestamp::now(),
+            command: command(std::env::args()),
+            commit: option_env!("WIREBOOT_COMMIT").unwrap_or_default(),
+            program_sha256: String::new(),
+            busy,
+            cpu: value(&read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_mib: value(&read("/proc/meminfo"), "MemTotal")
+                .split(' ')
+                .next()
+                .and_then(|kib| kib.parse::<u64>().ok())
+                .unwrap_or(0)
+                >> 10,
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            guests: None,
+            servers,
+        }
+    }
+
+    /// What runs the guests' instructions, for a title.
+    #[must_use]
+    pub fn accelerator(&self) -> String {
+        let guests = self.guests.as_ref();
+        guests.map_or_else(|| "no guests".into(), |guests| guests.accel.to_string())
+    }
+
     /// What was measured where, when and by which command.
-    pub(crate) fn provenance(&self) -> String {
+    #[must_use]
+    pub fn provenance(&self) -> String {
+        let commit = match self.commit {
+            "" => "unknown",
+            commit => commit,
+        };
+        let program = match self.program_sha256.get(..12) {
+            Some(digest) => format!(", the firmware's program {digest}"),
+            None => String::new(),
+        };
         format!(
-            "Made by `{}`, {}, commit {}, wireboot.efi {}. {self}. In the second before, other work took {:.0} % of the processors' time.",
+            "Made by `{}`, {}, commit {commit}{program}. {self}. In the second before, other work took {:.0} % of the processors' time.",
             self.command,
             self.date.strftime("%Y-%m-%d %H:%M UTC"),
-            if self.commit.is_empty() {
-                "unknown"
-            } else {
-                self.commit
-            },
-            self.program_sha256.get(..12).unwrap_or("unknown"),
             self.busy * 100.0
         )
     }
@@ -125,18 +169,16 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ({} processors), Linux {}, QEMU {} with {}, guest: {} processors, {} MiB, {}, MTU {}; {}",
-            self.cpu,
-            self.cores,
-            self.kernel,
-            self.qemu,
-            self.accel,
-            self.guest_processors,
-            self.guest_memory_mib,
-            self.ip,
-            self.mtu,
-            self.servers.join(", ")
-        )
+            "{} ({} processors), Linux {}",
+            self.cpu, self.cores, self.kernel
+        )?;
+        if let Some(guests) = &self.guests {
+            write!(f, ", {guests}")?;
+        }
+        if !self.servers.is_empty() {
+            write!(f, "; {}", self.servers.join(", "))?;
+        }
+        Ok(())
     }
 }
 
@@ -149,7 +191,7 @@ const BUSY: f64 = 0.2;
 /// # Errors
 /// When that is so much that the figures would be wrong, unless `force`d: packet-by-packet stacks suffer several times more from it
 /// than others, so the comparison would be unfair.
-pub(crate) fn quiet(force: bool) -> Result<f64> {
+pub fn quiet(force: bool) -> Result<f64> {
     let busy = other_work();
     if busy > BUSY {
         let message = format!(
@@ -165,7 +207,8 @@ pub(crate) fn quiet(force: bool) -> Result<f64> {
 }
 
 /// Looks for a second at what else keeps the host's processors busy: its part of their time, 0 to 1, and 0 where it cannot be read.
-pub(crate) fn other_work() -> f64 {
+#[must_use]
+pub fn other_work() -> f64 {
     let stat = || fs::read_to_string("/proc/stat").unwrap_or_default();
     let before = stat();
     std::thread::sleep(Duration::from_secs(1));
@@ -190,7 +233,8 @@ fn busy(before: &str, after: &str) -> Option<f64> {
 }
 
 /// Two digits for each byte.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
