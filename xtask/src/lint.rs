@@ -90,46 +90,55 @@ pub(crate) fn rustdoc() -> Result<()> {
     )
 }
 
-/// The crates for other projects build from what would be published of them, without the tree around it.
+/// The crates for other projects compile from what would be published of them, without the tree around it.
 pub(crate) fn publishing() -> Result<()> {
-    forget_unpacked()?;
-    // What was compiled of them before counts as fresh, too.
     let target = shell::target_directory().join("publishing");
+    // What was compiled of them before counts as fresh.
     if target.exists() {
         fs::remove_dir_all(&target)?;
     }
-    let mut cargo = shell::cargo();
-    cargo.args(["package", "--quiet", "--offline", "--allow-dirty"]);
+    let mut package = shell::cargo();
+    // `cargo package` would build all that they need once more.
+    package.args([
+        "package",
+        "--no-verify",
+        "--quiet",
+        "--offline",
+        "--allow-dirty",
+    ]);
+    let mut manifest = String::from(
+        "[workspace]\nmembers = [\"wireboot-*\"]\nresolver = \"3\"\n[patch.crates-io]\n",
+    );
     for entry in fs::read_dir(shell::root().join("crates"))? {
-        let folder = entry?.file_name();
-        cargo.arg(format!("--package=wireboot-{}", folder.display()));
+        let name = format!("wireboot-{}", entry?.file_name().display());
+        package.arg(format!("--package={name}"));
+        manifest += &format!("{name} = {{ path = \"{name}-{VERSION}\" }}\n");
     }
-    shell::run(cargo.env("CARGO_TARGET_DIR", target))
+    shell::run(package.env("CARGO_TARGET_DIR", &target))?;
+    let packages = target.join("package");
+    for entry in fs::read_dir(&packages)? {
+        let file = entry?.path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "crate")
+        {
+            let mut tar = shell::command("tar");
+            shell::run(tar.arg("xf").arg(&file).arg("-C").arg(&packages))?;
+        }
+    }
+    fs::write(packages.join("Cargo.toml"), manifest)?;
+    fs::copy(
+        shell::root().join("Cargo.lock"),
+        packages.join("Cargo.lock"),
+    )?;
+    shell::run(
+        shell::cargo()
+            .args(["check", "--workspace", "--quiet", "--offline"])
+            .arg("--manifest-path")
+            .arg(packages.join("Cargo.toml"))
+            .env("CARGO_TARGET_DIR", &target),
+    )
 }
 
-/// Cargo unpacks our packages once, for those that depend on them, and takes what lies there for theirs ever after, as their version is the same.
-fn forget_unpacked() -> Result<()> {
-    let Some(Ok(registries)) =
-        shell::cargo_home().map(|home| fs::read_dir(home.join("registry/src")))
-    else {
-        return Ok(());
-    };
-    for registry in registries {
-        let registry = registry?;
-        // A registry of the network is named after its host.
-        if !registry.file_name().to_string_lossy().starts_with('-') {
-            continue;
-        }
-        for package in fs::read_dir(registry.path())? {
-            let package = package?;
-            if package
-                .file_name()
-                .to_string_lossy()
-                .starts_with("wireboot-")
-            {
-                fs::remove_dir_all(package.path())?;
-            }
-        }
-    }
-    Ok(())
-}
+/// Of all that is published.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
