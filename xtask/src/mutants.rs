@@ -84,13 +84,13 @@ pub(crate) struct Wanted {
 }
 
 /// What became of a crate's changes, each by cargo-mutants' name without its place in the file.
-struct Outcome {
+struct MutantsOutcome {
     /// A test failed, or did not end.
     caught: usize,
     missed: Vec<String>,
 }
 
-impl Outcome {
+impl MutantsOutcome {
     fn viable(&self) -> usize {
         self.caught + self.missed.len()
     }
@@ -124,7 +124,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<()> {
     report(&outcomes, &reasons, whole)
 }
 
-fn mutate(program: &Path, one: &Crate, wanted: &Wanted) -> Result<Outcome> {
+fn mutate(program: &Path, one: &Crate, wanted: &Wanted) -> Result<MutantsOutcome> {
     let results = shell::target_directory().join("mutants").join(one.name());
     if results.exists() {
         std::fs::remove_dir_all(&results)?;
@@ -167,7 +167,7 @@ fn mutate(program: &Path, one: &Crate, wanted: &Wanted) -> Result<Outcome> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         text.lines().map(without_place).collect()
     };
-    Ok(Outcome {
+    Ok(MutantsOutcome {
         caught: names("caught.txt").len() + names("timeout.txt").len(),
         missed: names("missed.txt"),
     })
@@ -220,7 +220,7 @@ fn survivors(text: &str) -> Result<BTreeMap<String, String>> {
 }
 
 fn report(
-    outcomes: &[(&Crate, Outcome)],
+    outcomes: &[(&Crate, MutantsOutcome)],
     reasons: &BTreeMap<String, String>,
     whole: bool,
 ) -> Result<()> {
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_floor_is_reached_exactly() {
-        let outcome = |caught, missed: usize| Outcome {
+        let outcome = |caught, missed: usize| MutantsOutcome {
             caught,
             missed: vec![String::new(); missed],
         };

@@ -9,76 +9,76 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// One thing that must hold.
-struct Step {
+struct TestStep {
     name: &'static str,
     run: fn() -> Result<()>,
 }
 
 /// In the order in which they run: quick answers first. Those of a group run beside each other, as none keeps two processors busy.
-const STEPS: &[&[Step]] = &[
-    &[Step {
+const STEPS: &[&[TestStep]] = &[
+    &[TestStep {
         name: "tools and packages",
         run: prepare,
     }],
-    &[Step {
+    &[TestStep {
         name: "format",
         run: lint::format,
     }],
-    &[Step {
+    &[TestStep {
         name: "clippy, host",
         run: lint::clippy,
     }],
-    &[Step {
+    &[TestStep {
         name: "clippy, firmware",
         run: lint::clippy_uefi,
     }],
-    &[Step {
+    &[TestStep {
         name: "rustdoc",
         run: lint::rustdoc,
     }],
-    &[Step {
+    &[TestStep {
         name: "publishing",
         run: lint::publishing,
     }],
-    &[Step {
+    &[TestStep {
         name: "documents",
         run: documents::check,
     }],
-    &[Step {
+    &[TestStep {
         name: "dependencies",
         run: deny::check,
     }],
-    &[Step {
+    &[TestStep {
         name: "advisories",
         run: deny::advisories,
     }],
-    &[Step {
+    &[TestStep {
         name: "unit and property tests",
         run: unit,
     }],
     &[
-        Step {
+        TestStep {
             name: "loom",
             run: loom,
         },
-        Step {
+        TestStep {
             name: "miri",
             run: miri::check,
         },
-        Step {
+        TestStep {
             name: "network tests",
             run: network,
         },
     ],
-    &[Step {
+    &[TestStep {
         name: "fuzz",
         run: fuzz::smoke,
     }],
-    &[Step {
+    &[TestStep {
         name: "build",
         run: build::all_small,
     }],
-    &[Step {
+    &[TestStep {
         name: "whole boots",
         run: boots,
     }],
@@ -86,11 +86,12 @@ const STEPS: &[&[Step]] = &[
 
 /// Runs the steps whose name contains one of the words, or all. A failed step does not stop the others.
 pub(crate) fn run(only: &[String]) -> Result<()> {
-    let wanted =
-        |step: &&Step| only.is_empty() || only.iter().any(|word| step.name.contains(word.as_str()));
+    let wanted = |step: &&TestStep| {
+        only.is_empty() || only.iter().any(|word| step.name.contains(word.as_str()))
+    };
     let mut table = Vec::new();
     for group in STEPS {
-        let steps: Vec<&Step> = group.iter().filter(wanted).collect();
+        let steps: Vec<&TestStep> = group.iter().filter(wanted).collect();
         if !steps.is_empty() {
             let names: Vec<_> = steps.iter().map(|step| step.name).collect();
             println!("\n== {}", names.join("; "));
@@ -109,7 +110,7 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     print!("\n{}", report(&table));
     if table
         .iter()
-        .any(|(_, _, outcome)| *outcome == Outcome::Failed)
+        .any(|(_, _, outcome)| *outcome == StepOutcome::Failed)
     {
         std::process::exit(1);
     }
@@ -117,7 +118,7 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
 }
 
 /// Their rows of the table.
-fn beside_each_other(steps: &[&Step]) -> Vec<(&'static str, Duration, Outcome)> {
+fn beside_each_other(steps: &[&TestStep]) -> Vec<(&'static str, Duration, StepOutcome)> {
     thread::scope(|scope| {
         let running: Vec<_> = steps
             .iter()
@@ -128,7 +129,7 @@ fn beside_each_other(steps: &[&Step]) -> Vec<(&'static str, Duration, Outcome)> 
                     if let Err(error) = &result {
                         println!("{}: {error:#}", step.name);
                     }
-                    (step.name, start.elapsed(), Outcome::of(&result))
+                    (step.name, start.elapsed(), StepOutcome::of(&result))
                 })
             })
             .collect();
@@ -139,14 +140,15 @@ fn beside_each_other(steps: &[&Step]) -> Vec<(&'static str, Duration, Outcome)> 
     })
 }
 
+/// How a step ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum StepOutcome {
     Passed,
     Failed,
     NotRun,
 }
 
-impl Outcome {
+impl StepOutcome {
     fn of(result: &Result<()>) -> Self {
         match result {
             Ok(()) => Self::Passed,
@@ -156,22 +158,22 @@ impl Outcome {
     }
 }
 
-fn report(table: &[(&str, Duration, Outcome)]) -> String {
+fn report(table: &[(&str, Duration, StepOutcome)]) -> String {
     let mut text = format!("{:<26} {:>8}  result\n", "step", "seconds");
     for (name, time, outcome) in table {
         let result = match outcome {
-            Outcome::Passed => "passed",
-            Outcome::Failed => "FAILED",
-            Outcome::NotRun => "not run",
+            StepOutcome::Passed => "passed",
+            StepOutcome::Failed => "FAILED",
+            StepOutcome::NotRun => "not run",
         };
         text += &format!("{name:<26} {:>8.1}  {result}\n", time.as_secs_f64());
     }
     let count = |wanted| table.iter().filter(|(_, _, one)| *one == wanted).count();
     text + &format!(
         "{} passed, {} failed, {} not run\n",
-        count(Outcome::Passed),
-        count(Outcome::Failed),
-        count(Outcome::NotRun)
+        count(StepOutcome::Passed),
+        count(StepOutcome::Failed),
+        count(StepOutcome::NotRun)
     )
 }
 
@@ -268,7 +270,7 @@ mod tests {
 
     #[test]
     fn of_steps_beside_each_other_each_has_its_own_outcome() {
-        let step = |name, run| Step { name, run };
+        let step = |name, run| TestStep { name, run };
         let steps = [
             step("a", || shell::run_beside(&mut shell::command("false"))),
             step("b", || shell::run_beside(&mut shell::command("true"))),
@@ -276,9 +278,9 @@ mod tests {
         ];
         let rows = beside_each_other(&steps.iter().collect::<Vec<_>>());
         let is = |n: usize, name, outcome| rows[n].0 == name && rows[n].2 == outcome;
-        assert!(is(0, "a", Outcome::Failed));
-        assert!(is(1, "b", Outcome::Passed));
-        assert!(is(2, "c", Outcome::NotRun));
+        assert!(is(0, "a", StepOutcome::Failed));
+        assert!(is(1, "b", StepOutcome::Passed));
+        assert!(is(2, "c", StepOutcome::NotRun));
     }
 
     #[test]
@@ -290,7 +292,7 @@ mod tests {
         ];
         let table: Vec<_> = results
             .iter()
-            .map(|(name, result)| (*name, Duration::ZERO, Outcome::of(result)))
+            .map(|(name, result)| (*name, Duration::ZERO, StepOutcome::of(result)))
             .collect();
         let text = report(&table);
         let lines: Vec<Vec<&str>> = text

@@ -16,7 +16,7 @@ use crate::memory::GuestMemory;
 use crate::placement::{Placement, Settled};
 use crate::ring::{Lies, Ring, RingFault, RingStart};
 use crate::wire::{Received, Wire};
-use hello::Heard;
+use hello::DriverMessage;
 
 /// Units that one turn moves in each direction at most.
 const BURST: usize = 64;
@@ -425,14 +425,15 @@ fn send<M: GuestMemory>(
             Next::Nothing => break,
             Next::BadLength => counters.send_bad_length += 1,
             Next::Unit(unit) if hello::for_card(memory, unit.spans, unit.len)? => {
-                match hello::hear(memory, &unit, features, offered)? {
-                    Some(Heard::Question(hello)) => {
+                match hello::driver_message(memory, &unit, features, offered)? {
+                    Some(DriverMessage::Question(hello)) => {
                         agreed.answer = Some(hello);
                         agreed.placement.forget();
                         counters.hellos += 1;
                     }
-                    Some(Heard::Order(order)) if agreed.placement.order(memory, &order) => {}
-                    Some(Heard::Order(_)) => counters.placements_refused += 1,
+                    Some(DriverMessage::Order(order)) if agreed.placement.order(memory, &order) => {
+                    }
+                    Some(DriverMessage::Order(_)) => counters.placements_refused += 1,
                     None => counters.send_not_understood += 1,
                 }
             }

@@ -13,19 +13,19 @@ mod latency;
 pub mod line;
 mod random;
 pub mod receive;
+pub mod receive_offload;
 pub mod send;
 mod throughput;
 mod time;
 pub mod traffic;
-pub mod way;
 
 pub use bus::Bus;
 pub use latency::Latencies;
 pub use line::Line;
 pub use random::Random;
+pub use receive_offload::ReceiveOffload;
 pub use throughput::{Rate, Throughput};
 pub use time::Picos;
-pub use way::Way;
 
 /// Bytes of a frame besides its payload that cross the bus: the link header. The check sequence stays on the card.
 pub const LINK_HEADER: u32 = 14;

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::messages::{Results, StreamResults, counted, parameters};
 use crate::session::{IPERF_DONE, Session, Step, TEST_END};
-use crate::streams::{CONNECT, Counts, Shared, Stream};
+use crate::streams::{CONNECT, Counts, RunningTest, Stream};
 use crate::test::{Limit, Test};
 use alloc::format;
 use alloc::vec::Vec;
@@ -72,7 +72,7 @@ pub async fn run(
     watch: &Watch,
 ) -> Result<Throughput, Error> {
     let length = length(stack, test)?;
-    let shared = Shared::new(stack, test, length);
+    let shared = RunningTest::new(stack, test, length);
     let connected = stack.connect(test.server, CONNECT).await;
     let mut control = connected.map_err(|error| Error::Connect(test.server, error))?;
     control.set_idle_timeout(SILENCE);
@@ -136,7 +136,7 @@ fn cookie(stack: &Stack) -> Vec<u8> {
 struct Client<'a> {
     session: Session,
     control: TcpStream,
-    shared: Shared<'a>,
+    shared: RunningTest<'a>,
     streams: Vec<Stream>,
     intervals: Vec<Interval>,
     took: Duration,

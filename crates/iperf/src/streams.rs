@@ -80,8 +80,8 @@ impl Counts {
     }
 }
 
-/// What all streams of a test share.
-pub(crate) struct Shared<'a> {
+/// A test that runs: what all its streams share.
+pub(crate) struct RunningTest<'a> {
     pub stack: &'a Stack,
     pub test: &'a Test,
     /// Bytes of a message.
@@ -90,7 +90,7 @@ pub(crate) struct Shared<'a> {
     budget: Cell<u64>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> RunningTest<'a> {
     pub(crate) fn new(stack: &'a Stack, test: &'a Test, length: usize) -> Self {
         let budget = match test.limit {
             Limit::Seconds(_) => u64::MAX,
@@ -133,11 +133,11 @@ fn is_due(rate: u64, time: Duration, sent: u64) -> bool {
 impl Stream {
     /// Opens one. `cookie` tells the server whose connection it is.
     pub(crate) async fn open(
-        shared: &Shared<'_>,
+        shared: &RunningTest<'_>,
         (id, sends): (u32, bool),
         cookie: &[u8],
     ) -> Result<Self, Error> {
-        let Shared { stack, test, .. } = shared;
+        let RunningTest { stack, test, .. } = shared;
         let server = test.server;
         let (local, link, counts) = if test.transport == Transport::Udp {
             let tally = Rc::new(RefCell::new(Tally::new(server)));
@@ -188,7 +188,7 @@ impl Stream {
     /// Moves data from or to the part of `memory` that begins at `start`, until it fails.
     pub(crate) fn moves<'s>(
         &'s mut self,
-        shared: &'s Shared<'_>,
+        shared: &'s RunningTest<'_>,
         memory: Region,
         start: usize,
     ) -> Pin<Box<dyn Future<Output = NetError> + 's>> {
@@ -236,7 +236,7 @@ async fn greet(
 
 /// Sends by TCP.
 async fn send(
-    shared: &Shared<'_>,
+    shared: &RunningTest<'_>,
     stream: &mut TcpStream,
     memory: &Region,
     start: usize,
@@ -273,7 +273,7 @@ async fn receive(stream: &mut TcpStream, memory: &Region, start: usize) -> NetEr
 
 /// Sends by UDP.
 async fn send_datagrams(
-    shared: &Shared<'_>,
+    shared: &RunningTest<'_>,
     socket: &UdpSocket,
     sent: &Cell<(u64, u64)>,
 ) -> NetError {

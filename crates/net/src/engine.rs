@@ -160,7 +160,7 @@ impl Ingress<'_> {
         for one in &passed {
             match one {
                 Passed::Frame(unit) => unit.with(|frame| self.frame(frame)),
-                Passed::Neighbor(heard) => self.state.interface.heard(heard, self.now),
+                Passed::Neighbor(update) => self.state.interface.update_neighbor(update, self.now),
                 Passed::TooBig(too_big) => self.too_big(too_big),
             }
         }
@@ -255,8 +255,8 @@ impl Ingress<'_> {
             return;
         }
         self.tap(frame);
-        if let Some(heard) = self.state.interface.arp(arp, self.now) {
-            self.state.team.tell_all(&heard);
+        if let Some(update) = self.state.interface.arp(arp, self.now) {
+            self.state.team.tell_all(&update);
         }
     }
 
@@ -357,7 +357,7 @@ impl Ingress<'_> {
                 }
             }
             Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
-            Some(Delivery::Neighbor(heard)) => self.state.team.tell_all(&heard),
+            Some(Delivery::Neighbor(update)) => self.state.team.tell_all(&update),
         }
     }
 

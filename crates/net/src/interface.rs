@@ -11,7 +11,7 @@ pub use v6::RouterInfo;
 
 use crate::error::NetError;
 use crate::fragments::Fragments;
-use crate::ipv6::cache::{Cache, Due, Heard};
+use crate::ipv6::cache::{Cache, Due, NeighborUpdate};
 use crate::ipv6::multicast_mac;
 use crate::ipv6::source::{Candidate, order};
 use crate::output::{Path, datagram_len};
@@ -44,7 +44,7 @@ pub(crate) enum Delivery {
     /// A packet of ours was too long for the path.
     TooBig(TooBig),
     /// A neighbour told its Ethernet address.
-    Neighbor(Heard),
+    Neighbor(NeighborUpdate),
 }
 
 /// All that belongs to the link and the IP layers.
@@ -277,10 +277,10 @@ impl Interface {
         self.outbox.push(outgoing(frame, offload, to, now));
     }
 
-    /// Hears what a neighbour says of an address.
-    pub(crate) fn heard(&mut self, heard: &Heard, now: Instant) {
-        let ours = self.is_ours(heard.address, now);
-        self.neighbors.heard(heard, ours, now);
+    /// Takes what a neighbour says of an address into the cache.
+    pub(crate) fn update_neighbor(&mut self, update: &NeighborUpdate, now: Instant) {
+        let ours = self.is_ours(update.address, now);
+        self.neighbors.update(update, ours, now);
         self.changed = true;
     }
 

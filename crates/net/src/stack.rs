@@ -23,8 +23,8 @@ const PORT_TRIES: usize = 4096;
 const PROBES: u32 = 3;
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the handles name.
-struct Shared {
+/// What all clones of a [`Stack`] are handles on.
+struct StackInner {
     state: RefCell<NetState>,
     now: Cell<Instant>,
     initial_sequence: InitialSequence,
@@ -45,14 +45,14 @@ pub(crate) async fn until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
 
 /// A handle on the engine's network, for the tasks that run on it. Clones are cheap and name the same network.
 #[derive(Clone)]
-pub struct Stack(Rc<Shared>);
+pub struct Stack(Rc<StackInner>);
 
 impl Stack {
     pub(crate) fn new(properties: Properties, seed: [u8; 32]) -> Self {
         let mut random = Random::new(seed);
         let mut secret = [0; 16];
         random.fill(&mut secret);
-        Self(Rc::new(Shared {
+        Self(Rc::new(StackInner {
             state: RefCell::new(NetState::new(&properties, random.fork())),
             now: Cell::new(Instant::ZERO),
             initial_sequence: InitialSequence::new(secret),

@@ -27,7 +27,7 @@ use core::net::SocketAddr;
 use wireboot_nic::{Checksum, Frame, Steering};
 use wireboot_ring::{Receiver, Sender, channel};
 
-use crate::ipv6::cache::Heard;
+use crate::ipv6::cache::NeighborUpdate;
 use crate::packet::Ends;
 use crate::parts::Parts;
 use crate::path_mtu::TooBig;
@@ -40,7 +40,7 @@ pub(crate) enum Passed {
     /// A received unit, to the engine that it belongs to.
     Frame(Unit),
     /// The leader has heard of a neighbour's Ethernet address.
-    Neighbor(Heard),
+    Neighbor(NeighborUpdate),
     /// The leader has heard that a packet of a worker's was too long.
     TooBig(TooBig),
 }
@@ -171,10 +171,10 @@ impl Peer {
     }
 
     /// Tells all workers what the leader has heard of a neighbour.
-    pub(crate) fn tell_all(&mut self, heard: &Heard) {
+    pub(crate) fn tell_all(&mut self, update: &NeighborUpdate) {
         if self.is_leader() {
             for lane in 0..self.lanes.len() {
-                self.forward(lane, || Passed::Neighbor(*heard));
+                self.forward(lane, || Passed::Neighbor(*update));
             }
         }
     }

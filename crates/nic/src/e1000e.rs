@@ -70,8 +70,8 @@ pub fn supports(vendor: u16, device: u16) -> bool {
     vendor == VENDOR_INTEL && (EXPRESS.contains(&device) || CONVENTIONAL.contains(&device))
 }
 
-/// What both halves share: the registers, the state, and the memory that the chip can reach.
-struct Shared<P: PciFunction> {
+/// The chip, as both halves share it: the registers, the state, and the memory that the chip can reach.
+struct SharedChip<P: PciFunction> {
     pci: P,
     chip: Chip<P::Bar>,
     state: Cell<NicState>,
@@ -80,7 +80,7 @@ struct Shared<P: PciFunction> {
     memory: RefCell<Vec<P::Dma>>,
 }
 
-impl<P: PciFunction> Shared<P> {
+impl<P: PciFunction> SharedChip<P> {
     fn reset(&self) -> bool {
         self.chip.reset(|| self.pci.stall_microsecond())
     }
@@ -119,7 +119,7 @@ impl<P: PciFunction> Shared<P> {
     }
 }
 
-impl<P: PciFunction> Drop for Shared<P> {
+impl<P: PciFunction> Drop for SharedChip<P> {
     fn drop(&mut self) {
         if let NicState::Running = self.state.get() {
             self.end(NicState::Stopped);
@@ -133,7 +133,7 @@ impl<P: PciFunction> Drop for Shared<P> {
 
 /// An Intel controller in use. Dropping it resets the chip.
 pub struct E1000e<P: PciFunction> {
-    shared: Rc<Shared<P>>,
+    shared: Rc<SharedChip<P>>,
     rx: E1000eReceive<P>,
     tx: E1000eTransmit<P>,
     properties: Properties,
@@ -156,7 +156,7 @@ impl<P: PciFunction> E1000e<P> {
     /// [`InitError`]; the chip is then reset again.
     pub fn new(pci: P) -> Result<Self, InitError> {
         let device = (pci.config32(0) >> 16) as u16;
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(SharedChip {
             chip: Chip::new(&pci, EXPRESS.contains(&device))?,
             pci,
             state: Cell::new(NicState::Running),

@@ -43,13 +43,14 @@ pub trait Hook {
     fn frame(&mut self, _direction: Direction, _frame: &mut [u8]) {}
 }
 
-struct Shared<N, H> {
+/// What both halves of a [`Hooked`] NIC share.
+struct NicAndHook<N, H> {
     nic: N,
     hook: H,
     fault: Option<Fault>,
 }
 
-impl<N: Nic, H: Hook> Shared<N, H> {
+impl<N: Nic, H: Hook> NicAndHook<N, H> {
     fn check(&mut self) -> Result<(), Fault> {
         if self.fault.is_none() {
             self.fault = self.hook.fault();
@@ -63,7 +64,7 @@ impl<N: Nic, H: Hook> Shared<N, H> {
 
 /// A NIC behind a hook.
 pub struct Hooked<N, H> {
-    shared: Rc<RefCell<Shared<N, H>>>,
+    shared: Rc<RefCell<NicAndHook<N, H>>>,
     rx: HookedReceive<N, H>,
     tx: HookedTransmit<N, H>,
 }
@@ -71,7 +72,7 @@ pub struct Hooked<N, H> {
 impl<N: Nic, H: Hook> Hooked<N, H> {
     /// Puts `hook` before `nic`.
     pub fn new(nic: N, hook: H) -> Self {
-        let shared = Rc::new(RefCell::new(Shared {
+        let shared = Rc::new(RefCell::new(NicAndHook {
             nic,
             hook,
             fault: None,
@@ -126,7 +127,7 @@ impl<N: Nic, H: Hook> Nic for Hooked<N, H> {
 }
 
 /// The receive half of a [`Hooked`] NIC.
-pub struct HookedReceive<N, H>(Rc<RefCell<Shared<N, H>>>);
+pub struct HookedReceive<N, H>(Rc<RefCell<NicAndHook<N, H>>>);
 
 /// A copy of a received unit.
 struct Unit {
@@ -178,7 +179,7 @@ impl<N: Nic, H: Hook> Receive for HookedReceive<N, H> {
 }
 
 /// The transmit half of a [`Hooked`] NIC.
-pub struct HookedTransmit<N, H>(Rc<RefCell<Shared<N, H>>>);
+pub struct HookedTransmit<N, H>(Rc<RefCell<NicAndHook<N, H>>>);
 
 impl<N: Nic, H: Hook> Transmit for HookedTransmit<N, H> {
     fn send(

@@ -131,7 +131,8 @@ struct QueueState {
     quiet: bool,
 }
 
-struct State {
+/// The device behind all handles of a [`Model`]: registers, queues, and what it does wrong.
+struct VirtioModelState {
     config: ModelConfig,
     removed: bool,
     obeys_reset: bool,
@@ -165,13 +166,13 @@ struct State {
 
 /// A handle to the device: the test's end, while the driver holds a [`ModelPci`].
 #[derive(Clone)]
-pub struct Model(Arc<Mutex<State>>);
+pub struct Model(Arc<Mutex<VirtioModelState>>);
 
 impl Model {
     /// A device that is off.
     pub fn new(config: ModelConfig) -> Self {
         let queues = 2 * usize::from(config.pairs) + 1;
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(VirtioModelState {
             lied: !config.config_lies.is_empty(),
             running: false,
             ended: false,
@@ -197,7 +198,7 @@ impl Model {
     }
 
     /// What a test has broken off in the middle of is still worth looking at.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, VirtioModelState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -375,7 +376,7 @@ impl Model {
     }
 }
 
-impl State {
+impl VirtioModelState {
     /// Complains about the driver, unless the device has misbehaved first.
     fn demand(&self, held: bool, what: &str) {
         assert!(held || self.lied, "the driver {what}");

@@ -7,7 +7,7 @@
 //!   VirtioNet            VirtioPair           VirtioPair
 //!   first pair           second pair          third pair      each: receive ring, transmit ring, doorbells, counters
 //!      |  '---------------------+-----------------'
-//!      |                Arc<Shared>: registers; running, stopped or the first fault
+//!      |                Arc<SharedDevice>: registers; running, stopped or the first fault
 //!   Device: DMA memory of all, reset, the control queue
 //! ```
 //!

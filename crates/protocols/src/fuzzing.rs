@@ -3,8 +3,8 @@
 use crate::host::{Discovery, Expected, Host, NEIGHBORS, Port, Source, Transfer};
 use crate::ip_config::{self, IpConfig, Kind, Settings, Stored};
 use crate::link::Link;
-use crate::near_end::tcp::{End, NearTcp, Status, Streams};
-use crate::near_end::{self, Files, NearEnd, Progress, State};
+use crate::near_end::tcp::{NearTcp, Status, StreamEnd, Streams};
+use crate::near_end::{self, DownloadState, Files, NearEnd, Progress};
 use crate::packet::{self, PACKET, Packet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -57,19 +57,23 @@ impl Files for AnyFiles<'_> {
         self.now += Duration::from_millis(u64::from(first));
         let (size, ready) = (*size, *size / u64::from(first | 1));
         let state = match first % 8 {
-            0 => State::Asked,
-            1 | 2 => State::Coming,
-            4 if first > 128 => State::Refused {
+            0 => DownloadState::Asked,
+            1 | 2 => DownloadState::Coming,
+            4 if first > 128 => DownloadState::Refused {
                 code: first.into(),
                 text: String::from("text"),
             },
-            5 if first > 200 => State::Silent,
-            6 if first > 200 => State::ForTheWire,
-            _ => State::Whole,
+            5 if first > 200 => DownloadState::Silent,
+            6 if first > 200 => DownloadState::ForTheWire,
+            _ => DownloadState::Whole,
         };
         Progress {
             announced: (first % 3 == 0).then_some(size),
-            ready: if state == State::Whole { size } else { ready },
+            ready: if state == DownloadState::Whole {
+                size
+            } else {
+                ready
+            },
             state,
         }
     }
@@ -140,9 +144,9 @@ impl Streams for AnyStreams<'_> {
             1 => return Status::Refused,
             2 => return Status::Silent,
             4 => return Status::Unreachable,
-            5 => Some(End::Finished),
-            6 => Some(End::Reset),
-            7 => Some(End::Silent),
+            5 => Some(StreamEnd::Finished),
+            6 => Some(StreamEnd::Reset),
+            7 => Some(StreamEnd::Silent),
             _ => None,
         };
         Status::Open {

@@ -64,12 +64,12 @@ pub struct Progress {
     /// Bytes that have come without a gap, those that were released included.
     pub ready: u64,
     /// What has become of the rest.
-    pub state: State,
+    pub state: DownloadState,
 }
 
 /// What has become of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum DownloadState {
     /// The server has not answered yet.
     Asked,
     /// Bytes have come, and more are to.

@@ -38,12 +38,13 @@ pub unsafe trait Block: Send {
     }
 }
 
-struct Shared<B> {
+/// The block, and how much of it is final: what both ends and all parts share.
+struct PrefixBlock<B> {
     block: B,
     committed: AtomicUsize,
 }
 
-impl<B: Block> Shared<B> {
+impl<B: Block> PrefixBlock<B> {
     /// Where the bytes from `at` to before `end`, which is not beyond the block's, lie, and how many of them are in one piece.
     #[inline]
     fn piece(&self, at: usize, end: usize) -> (NonNull<u8>, usize) {
@@ -71,7 +72,7 @@ impl Lent {
 
 /// The end that fills the block.
 pub struct PrefixWriter<B> {
-    shared: Arc<Shared<B>>,
+    shared: Arc<PrefixBlock<B>>,
     /// Disjoint; what is back leaves the list with the next loan.
     lent: Vec<Lent>,
 }
@@ -79,13 +80,13 @@ pub struct PrefixWriter<B> {
 /// A range of the block that another processor fills. Dropping it gives the range back to the writer; as long as it lives, so does
 /// the block.
 pub struct PrefixPart<B> {
-    shared: Arc<Shared<B>>,
+    shared: Arc<PrefixBlock<B>>,
     range: Range<usize>,
     back: Arc<AtomicBool>,
 }
 
 /// The end that reads what is committed.
-pub struct PrefixReader<B>(Arc<Shared<B>>);
+pub struct PrefixReader<B>(Arc<PrefixBlock<B>>);
 
 // SAFETY: of the block itself, only its place is asked for through the shared reference; its bytes are divided between the
 // ends (see the module's text), and the last end drops it.
@@ -98,7 +99,7 @@ unsafe impl<B: Block> Send for PrefixPart<B> {}
 /// Divides a block between two ends. It is dropped with the last of them.
 #[must_use]
 pub fn prefix<B: Block>(block: B) -> (PrefixWriter<B>, PrefixReader<B>) {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(PrefixBlock {
         block,
         committed: AtomicUsize::new(0),
     });

@@ -8,8 +8,8 @@ use std::vec::Vec;
 
 mod rules;
 
-/// A caller: what it sends, and what it has received into memory of limited size.
-struct End {
+/// One end of a connection and its caller: what it sends, and what it has received into memory of limited size.
+struct TcpPeer {
     connection: Connection,
     /// What is still to be queued, and the send buffer.
     source: Vec<u8>,
@@ -52,7 +52,7 @@ const PLAIN: Wire = Wire {
     mtu: 1460,
 };
 
-impl End {
+impl TcpPeer {
     fn new(connection: Connection, source: Vec<u8>, buffer: usize) -> Self {
         Self {
             connection,
@@ -157,7 +157,7 @@ impl End {
 }
 
 struct World {
-    ends: [End; 2],
+    ends: [TcpPeer; 2],
     wire: Wire,
     random: u64,
     under_way: BTreeMap<(u64, u64), (usize, Packet)>,
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// Lets time pass until `done`, or `limit` microseconds. Returns whether it was done.
-    fn run(&mut self, limit: u64, done: impl Fn(&[End; 2]) -> bool) -> bool {
+    fn run(&mut self, limit: u64, done: impl Fn(&[TcpPeer; 2]) -> bool) -> bool {
         while self.now < limit {
             let now = Instant::from_micros(self.now as i64);
             while let Some(entry) = self.under_way.first_entry()
@@ -268,8 +268,8 @@ fn world_by(
     let passive = Connection::accept(MSS, iss[1], now, &syn);
     World {
         ends: [
-            End::new(active, bytes(files[0], 0), buffers[0]),
-            End::new(passive, bytes(files[1], 7), buffers[1]),
+            TcpPeer::new(active, bytes(files[0], 0), buffers[0]),
+            TcpPeer::new(passive, bytes(files[1], 7), buffers[1]),
         ],
         wire,
         random: seed,
@@ -280,7 +280,7 @@ fn world_by(
     }
 }
 
-fn over(ends: &[End; 2]) -> bool {
+fn over(ends: &[TcpPeer; 2]) -> bool {
     ends.iter()
         .all(|end| matches!(end.connection.state(), State::Closed | State::TimeWait))
 }
@@ -439,7 +439,7 @@ proptest! {
         let mut world = world([files.0, files.1], [buffers.0, buffers.1], [iss.0, iss.1], wire, seed);
         world.ends[0].unit = unit;
         // What an end has not heard by the time-out of the other's last wait it never hears: over means that all bytes came.
-        let all = |ends: &[End; 2]| ends[0].taken == ends[1].source.len() && ends[1].taken == ends[0].source.len();
+        let all = |ends: &[TcpPeer; 2]| ends[0].taken == ends[1].source.len() && ends[1].taken == ends[0].source.len();
         prop_assert!(world.run(900_000_000, |ends| all(ends) && over(ends) || ends.iter().any(|e| e.connection.error().is_some())),
             "{:?} {:?}", world.ends[0].connection, world.ends[1].connection);
         prop_assert!(world.ends[1].sink == world.ends[0].source);

@@ -48,8 +48,8 @@ pub trait Processor {
     unsafe fn start(&mut self, entry: Entry, argument: *mut c_void) -> Result<(), Self::Error>;
 }
 
-/// The two ends of a thread.
-struct Shared<V, T> {
+/// What a thread and whoever started it share: state, requests, and the slot for value and result.
+struct ThreadControlBlock<V, T> {
     state: AtomicU8,
     stop: AtomicBool,
     beats: AtomicU64,
@@ -64,11 +64,11 @@ enum Slot<V, T> {
 }
 
 // SAFETY: the slot is touched by one end at a time (the module's text), and what is in it may change processor.
-unsafe impl<V: Send, T: Send> Send for Shared<V, T> {}
+unsafe impl<V: Send, T: Send> Send for ThreadControlBlock<V, T> {}
 // SAFETY: as above; all else in it is atomic or never changes.
-unsafe impl<V: Send, T: Send> Sync for Shared<V, T> {}
+unsafe impl<V: Send, T: Send> Sync for ThreadControlBlock<V, T> {}
 
-impl<V, T> Shared<V, T> {
+impl<V, T> ThreadControlBlock<V, T> {
     /// Takes what is in the slot.
     ///
     /// # Safety
@@ -119,7 +119,7 @@ impl Context<'_> {
 }
 
 /// A thread, for whoever started it. Dropping it leaves the thread alone: what it returns is dropped by whichever end is last.
-pub struct Thread<V, T>(Arc<Shared<V, T>>);
+pub struct Thread<V, T>(Arc<ThreadControlBlock<V, T>>);
 
 /// No thread was started: what was to be its value, and why.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ where
     V: Send + 'static,
     T: Send + 'static,
 {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ThreadControlBlock {
         state: AtomicU8::new(STARTING),
         stop: AtomicBool::new(false),
         beats: AtomicU64::new(0),
@@ -173,7 +173,7 @@ where
 
 extern "C" fn enter<V, T>(argument: *mut c_void) {
     // SAFETY: `spawn` made the argument of such a reference, for this one call.
-    let shared = unsafe { Arc::from_raw(argument.cast::<Shared<V, T>>().cast_const()) };
+    let shared = unsafe { Arc::from_raw(argument.cast::<ThreadControlBlock<V, T>>().cast_const()) };
     if !shared.leave_starting(RUNNING) {
         return;
     }

@@ -31,7 +31,7 @@ const LARGEST: usize = 1 << 30;
 
 /// How a loader waits for its tokens.
 #[derive(Clone, Copy)]
-struct Manner {
+struct TokenWait {
     /// At which its events notify.
     tpl: Tpl,
     /// Between two polls, in microseconds. Who waits there takes an error of Poll for the end.
@@ -223,7 +223,7 @@ impl Drop for Signal {
 /// A configured child, and how its loader uses it.
 struct Http {
     child: Child,
-    manner: Manner,
+    wait: TokenWait,
     clock: Clock,
     /// Header lines of each request, beside those that its loader gives.
     fields: &'static [(&'static CStr, &'static CStr)],
@@ -248,7 +248,7 @@ impl Http {
         begin: unsafe extern "efiapi" fn(*mut HttpProtocol, *mut HttpToken) -> Status,
         message: &mut HttpMessage,
     ) -> Result<u32, Failure> {
-        let signal = Signal::new(self.manner.tpl)?;
+        let signal = Signal::new(self.wait.tpl)?;
         let mut token = HttpToken {
             event: signal.event,
             status: Status::NOT_READY,
@@ -263,7 +263,7 @@ impl Http {
             polls += 1;
             // SAFETY: the producer's function.
             let polled = unsafe { (self.child.table().poll)(this) };
-            let gives_up = polled.is_error() && self.manner.pause.is_some();
+            let gives_up = polled.is_error() && self.wait.pause.is_some();
             let too_long = self.clock.micros() > end;
             if gives_up || too_long {
                 // SAFETY: the token is given back before its memory goes.
@@ -275,7 +275,7 @@ impl Http {
             if gives_up {
                 return Err(Failure::Refused("Poll", polled));
             }
-            if let Some(pause) = self.manner.pause.filter(|_| !signal.is_signalled()) {
+            if let Some(pause) = self.wait.pause.filter(|_| !signal.is_signalled()) {
                 // SAFETY: the firmware's service.
                 let _ = unsafe { (efi::services()?.stall)(pause) };
             }

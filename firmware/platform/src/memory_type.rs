@@ -112,9 +112,9 @@ impl fmt::Display for TypeOfPages {
     }
 }
 
-/// The types of some memory.
+/// The effective type of some memory, and the two that it is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct EffectiveMemoryType {
     /// What the processor does with it.
     pub effective: TypeOfPages,
     /// What page tables and PAT say.
@@ -190,7 +190,7 @@ impl Types {
 
     /// The types of memory in one piece.
     #[must_use]
-    pub fn of(&self, start: u64, bytes: u64) -> Seen {
+    pub fn of(&self, start: u64, bytes: u64) -> EffectiveMemoryType {
         let pages = self.pages(start, bytes);
         let types = pages.map(|page| {
             let types = page.map_or([None; 3], |page| self.registers.of(&page));
@@ -204,7 +204,7 @@ impl Types {
             ]
         });
         let [effective, page, range] = told.unwrap_or([TypeOfPages::Unknown; 3]);
-        Seen {
+        EffectiveMemoryType {
             effective,
             page,
             range,

@@ -56,7 +56,7 @@ impl Position {
 
 /// What the gate reads and writes. Only the BSP writes here while there are periods, but for `asked`.
 #[repr(C)]
-struct Shared {
+struct GateData {
     /// Not 0: the next interrupt is ours.
     asked: AtomicU64,
     /// The first of `positions` that is free.
@@ -68,7 +68,7 @@ struct Shared {
     original: AtomicU64,
 }
 
-static SHARED: Shared = Shared {
+static SHARED: GateData = GateData {
     asked: AtomicU64::new(0),
     next: AtomicU64::new(0),
     room: AtomicU64::new(0),
@@ -382,11 +382,11 @@ extern "C" fn note() {
         "pop rax",
         "jmp qword ptr [rip + {shared} + {original}]",
         shared = sym SHARED,
-        asked = const offset_of!(Shared, asked),
-        next = const offset_of!(Shared, next),
-        room = const offset_of!(Shared, room),
-        positions = const offset_of!(Shared, positions),
-        original = const offset_of!(Shared, original),
+        asked = const offset_of!(GateData, asked),
+        next = const offset_of!(GateData, next),
+        room = const offset_of!(GateData, room),
+        positions = const offset_of!(GateData, positions),
+        original = const offset_of!(GateData, original),
     )
 }
 

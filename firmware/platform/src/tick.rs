@@ -28,8 +28,8 @@ pub struct Ticking {
     pub latest: f64,
 }
 
-/// When ticks were seen.
-struct Seen {
+/// The time stamps of ticks, as the notification function notes them.
+struct TickLog {
     count: AtomicUsize,
     stamps: Box<[AtomicU64]>,
 }
@@ -37,17 +37,17 @@ struct Seen {
 /// Has the firmware signal an event at each tick of its timer, for so many microseconds. `None` where it has no event or its timer hardly ticks.
 #[must_use]
 pub fn watch(clock: Clock, micros: u64) -> Option<Ticking> {
-    let seen = Seen {
+    let log = TickLog {
         count: AtomicUsize::new(0),
         stamps: (0..MOST).map(|_| AtomicU64::new(0)).collect(),
     };
-    // SAFETY: the context is `seen`, which outlives the event.
+    // SAFETY: the context is `log`, which outlives the event.
     let event = unsafe {
         OwnEvent::new(
             EventType::TIMER | EventType::NOTIFY_SIGNAL,
             Tpl::CALLBACK,
             Some(note),
-            Some(NonNull::from(&seen).cast()),
+            Some(NonNull::from(&log).cast()),
         )
     };
     let event = event.ok()?;
@@ -59,21 +59,21 @@ pub fn watch(clock: Clock, micros: u64) -> Option<Ticking> {
         spin_loop();
     }
     drop(event);
-    let count = seen.count.load(Ordering::Relaxed);
-    let stamps = seen.stamps.iter().take(count);
+    let count = log.count.load(Ordering::Relaxed);
+    let stamps = log.stamps.iter().take(count);
     let stamps: Vec<u64> = stamps.map(|stamp| stamp.load(Ordering::Relaxed)).collect();
     let micros = |ticks: u64| clock.nanos_of(ticks) as f64 / 1e3;
     ticking(&stamps, micros)
 }
 
 unsafe extern "efiapi" fn note(_: Event, context: Option<NonNull<c_void>>) {
-    let Some(seen) = context else { return };
-    // SAFETY: the context is a `Seen` (see `watch`), of which there are shared references alone.
-    let seen = unsafe { seen.cast::<Seen>().as_ref() };
-    let count = seen.count.load(Ordering::Relaxed);
-    if let Some(stamp) = seen.stamps.get(count) {
+    let Some(log) = context else { return };
+    // SAFETY: the context is a `TickLog` (see `watch`), of which there are shared references alone.
+    let log = unsafe { log.cast::<TickLog>().as_ref() };
+    let count = log.count.load(Ordering::Relaxed);
+    if let Some(stamp) = log.stamps.get(count) {
         stamp.store(ticks(), Ordering::Relaxed);
-        seen.count.store(count + 1, Ordering::Relaxed);
+        log.count.store(count + 1, Ordering::Relaxed);
     }
 }
 

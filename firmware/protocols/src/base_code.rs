@@ -10,7 +10,7 @@ mod parameters;
 mod udp;
 
 use crate::offered::Offered;
-use crate::shared::{Call, Shared, State, Station};
+use crate::shared::{Call, ProtocolState, SharedProtocolState, Station};
 use crate::simple_network;
 use alloc::boxed::Box;
 use callback::{Callback, CallerPort};
@@ -63,11 +63,15 @@ pub(crate) struct BaseCodeTable {
     /// First, so that `this` is also the table's address.
     protocol: PxeBaseCodeProtocol,
     mode: UnsafeCell<PxeBaseCodeMode>,
-    shared: &'static Shared,
+    shared: &'static SharedProtocolState,
 }
 
 impl BaseCodeTable {
-    pub(crate) fn new(shared: &'static Shared, station: &Station, packets: &Packets) -> Box<Self> {
+    pub(crate) fn new(
+        shared: &'static SharedProtocolState,
+        station: &Station,
+        packets: &Packets,
+    ) -> Box<Self> {
         let mode = mode::new(station, packets);
         let mut table = Box::new(Self {
             protocol: PxeBaseCodeProtocol {
@@ -158,7 +162,7 @@ impl Face<'_> {
     ) -> Result<T, Refusal> {
         self.begin();
         let callback = self.callback(function);
-        let State {
+        let ProtocolState {
             network, snp, host, ..
         } = &mut *self.call.state;
         let hub = snp.link();
@@ -202,8 +206,8 @@ impl Face<'_> {
     }
 }
 
-fn listen(state: &mut State) -> Result<(), Refusal> {
-    let State {
+fn listen(state: &mut ProtocolState) -> Result<(), Refusal> {
+    let ProtocolState {
         network, snp, host, ..
     } = state;
     host.listen(&mut CallerPort {
@@ -214,7 +218,7 @@ fn listen(state: &mut State) -> Result<(), Refusal> {
 }
 
 /// Looks after the host between calls, where it has to be: routers ask for its groups.
-pub(crate) fn turn(state: &mut State) {
+pub(crate) fn turn(state: &mut ProtocolState) {
     if state.host.has_groups() {
         let _ = listen(state);
     }

@@ -4,7 +4,7 @@ use crate::child::Child;
 use crate::guard::Guard;
 use crate::handle::Installed;
 use crate::replaced::Replaced;
-use crate::shared::Shared;
+use crate::shared::SharedProtocolState;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ type Protocol = (Guid, *const c_void);
 pub(crate) struct BindingTable {
     /// First, so that `this` is also the table's address.
     protocol: DriverBindingProtocol,
-    shared: &'static Shared,
+    shared: &'static SharedProtocolState,
     /// The card's handle, while we hold it for others to get.
     card: Cell<Option<Handle>>,
     offered: RefCell<Offered>,
@@ -47,7 +47,7 @@ struct Offered {
 }
 
 impl BindingTable {
-    pub(crate) fn new(shared: &'static Shared) -> Box<Self> {
+    pub(crate) fn new(shared: &'static SharedProtocolState) -> Box<Self> {
         let image = boot::image_handle().as_ptr();
         Box::new(Self {
             protocol: DriverBindingProtocol {

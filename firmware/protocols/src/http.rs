@@ -7,7 +7,7 @@ pub(crate) mod children;
 use crate::caller::{Buffer, structure};
 use crate::handle::Installed;
 use crate::service_binding::HttpServiceBinding;
-use crate::shared::{Shared, State};
+use crate::shared::{ProtocolState, SharedProtocolState};
 use crate::signal::signal;
 use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
@@ -66,7 +66,7 @@ unsafe extern "efiapi" fn destroy_child(
 }
 
 /// A new child, on `handle` if it is not null.
-fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHandle, Status> {
+fn create(shared: &'static SharedProtocolState, handle: RawHandle) -> Result<RawHandle, Status> {
     // A call that is at work would be in the way at the end.
     let call = shared.call().map_err(status)?;
     if call.state.http.0.len() >= MOST_CHILDREN {
@@ -110,7 +110,7 @@ fn create(shared: &'static Shared, handle: RawHandle) -> Result<RawHandle, Statu
 }
 
 /// The end of the child on `handle`: its tokens are aborted.
-fn destroy(shared: &Shared, handle: RawHandle) -> Status {
+fn destroy(shared: &SharedProtocolState, handle: RawHandle) -> Status {
     let mut call = match shared.call() {
         Ok(call) => call,
         Err(refusal) => return status(refusal),
@@ -145,8 +145,8 @@ fn destroy(shared: &Shared, handle: RawHandle) -> Status {
 /// The loader has returned: its children go, and nothing of its tokens is touched, as their memory may be free. False when one stays.
 ///
 /// # Safety
-/// As for [`Shared::afterwards`].
-pub(crate) unsafe fn drop_children(shared: &Shared) -> bool {
+/// As for [`SharedProtocolState::afterwards`].
+pub(crate) unsafe fn drop_children(shared: &SharedProtocolState) -> bool {
     // SAFETY: the caller's word.
     let children = unsafe {
         shared.afterwards(|state, panicked| {
@@ -173,11 +173,11 @@ pub(crate) unsafe fn drop_children(shared: &Shared) -> bool {
 
 /// Answers the tokens for which something has come, while nobody calls. For the timer's function, at TPL_CALLBACK: the functions of no other
 /// events run before all are signalled.
-pub(crate) fn advance_all(shared: &Shared) {
+pub(crate) fn advance_all(shared: &SharedProtocolState) {
     let Some(mut state) = shared.state() else {
         return;
     };
-    let State { network, http, .. } = &mut *state;
+    let ProtocolState { network, http, .. } = &mut *state;
     let children = http.0.iter_mut();
     let answers: Vec<Answer> = children
         .flat_map(|child| child.http.advance(&mut **network))
@@ -190,7 +190,7 @@ pub(crate) fn advance_all(shared: &Shared) {
 /// Does `work` with a child, and ends the call with the answers that it has.
 fn with(
     this: *const HttpProtocol,
-    work: impl FnOnce(&mut Http, &mut State) -> Result<Vec<Answer>, Status>,
+    work: impl FnOnce(&mut Http, &mut ProtocolState) -> Result<Vec<Answer>, Status>,
 ) -> Status {
     let Some(shared) = HttpServiceBinding::offered().filter(|_| !this.is_null()) else {
         return Status::INVALID_PARAMETER;
@@ -218,7 +218,7 @@ fn with(
 }
 
 /// Takes what has come and what comes in a moment.
-fn linger(http: &mut Http, state: &mut State, moment: Duration) -> Vec<Answer> {
+fn linger(http: &mut Http, state: &mut ProtocolState, moment: Duration) -> Vec<Answer> {
     let mut until = None;
     loop {
         // What was read ahead is there without a look at the network.

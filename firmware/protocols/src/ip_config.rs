@@ -3,7 +3,7 @@
 
 use crate::caller::array;
 use crate::offered::Offered;
-use crate::shared::{Call, Shared, Station};
+use crate::shared::{Call, SharedProtocolState, Station};
 use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -51,11 +51,15 @@ pub(crate) struct IpConfigTable {
     protocol: Ip4Config2Protocol,
     v6: bool,
     variable: String,
-    shared: &'static Shared,
+    shared: &'static SharedProtocolState,
 }
 
 impl IpConfigTable {
-    pub(crate) fn new(shared: &'static Shared, v6: bool, station: &Station) -> Box<Self> {
+    pub(crate) fn new(
+        shared: &'static SharedProtocolState,
+        v6: bool,
+        station: &Station,
+    ) -> Box<Self> {
         let table = Box::new(Self {
             protocol: Ip4Config2Protocol {
                 set_data,

@@ -3,7 +3,7 @@
 use crate::caller::Buffer;
 use crate::failure::Failure;
 use crate::offered::Offered;
-use crate::shared::{Network, Shared};
+use crate::shared::{Network, SharedProtocolState};
 use crate::simple_network::status;
 use alloc::boxed::Box;
 use core::ffi::c_void;
@@ -27,11 +27,11 @@ pub(crate) struct LoadFileTable {
     protocol: LoadFileProtocol,
     /// The file where a caller names none.
     own: Url,
-    shared: &'static Shared,
+    shared: &'static SharedProtocolState,
 }
 
 impl LoadFileTable {
-    pub(crate) fn new(shared: &'static Shared, own: &Url) -> Box<Self> {
+    pub(crate) fn new(shared: &'static SharedProtocolState, own: &Url) -> Box<Self> {
         let table = Box::new(Self {
             protocol: LoadFileProtocol { load_file },
             own: own.clone(),

@@ -6,7 +6,7 @@ use crate::http;
 use crate::ip_config::{self, IpConfigTable};
 use crate::load_file::LoadFileTable;
 use crate::service_binding::HttpServiceBinding;
-use crate::shared::{Interface, Network, Shared, Station};
+use crate::shared::{Interface, Network, SharedProtocolState, Station};
 use crate::simple_network::{self, SnpTable};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -44,7 +44,7 @@ struct Tables {
     ip: [Box<IpConfigTable>; 2],
     interface: Box<Interface>,
     station: Box<Station>,
-    shared: NonNull<Shared>,
+    shared: NonNull<SharedProtocolState>,
 }
 
 impl Drop for Tables {
@@ -90,7 +90,8 @@ impl Resident {
             }
             config
         });
-        let shared: &'static Shared = Box::leak(Box::new(Shared::new(network, snp, host, ip)));
+        let shared: &'static SharedProtocolState =
+            Box::leak(Box::new(SharedProtocolState::new(network, snp, host, ip)));
         let mut resident = Self {
             events: Vec::new(),
             tables: ManuallyDrop::new(Tables {
@@ -198,7 +199,7 @@ impl Drop for Resident {
 unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
-    let shared = unsafe { context.cast::<Shared>().as_ref() };
+    let shared = unsafe { context.cast::<SharedProtocolState>().as_ref() };
     shared.at_leisure(|state| {
         state.network.turn();
         base_code::turn(state);
@@ -209,5 +210,5 @@ unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
 unsafe extern "efiapi" fn on_exit(_: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
-    unsafe { context.cast::<Shared>().as_ref() }.halt();
+    unsafe { context.cast::<SharedProtocolState>().as_ref() }.halt();
 }

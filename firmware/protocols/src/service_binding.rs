@@ -1,7 +1,7 @@
 //! EFI_HTTP_SERVICE_BINDING_PROTOCOL: its table.
 
 use crate::offered::Offered;
-use crate::shared::Shared;
+use crate::shared::SharedProtocolState;
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use uefi_raw::protocol::driver::ServiceBindingProtocol;
@@ -13,24 +13,27 @@ static OFFERED: Offered<HttpServiceBinding> = Offered::none();
 pub(crate) struct HttpServiceBinding {
     /// First, so that `this` is also the table's address.
     protocol: ServiceBindingProtocol,
-    shared: &'static Shared,
+    shared: &'static SharedProtocolState,
 }
 
 impl HttpServiceBinding {
     /// With these functions, which find what is theirs by [`Self::at`].
-    pub(crate) fn new(protocol: ServiceBindingProtocol, shared: &'static Shared) -> Box<Self> {
+    pub(crate) fn new(
+        protocol: ServiceBindingProtocol,
+        shared: &'static SharedProtocolState,
+    ) -> Box<Self> {
         let table = Box::new(Self { protocol, shared });
         OFFERED.set(&table);
         table
     }
 
     /// What a caller's `this` is of, if it is the table that is offered.
-    pub(crate) fn at(this: *mut ServiceBindingProtocol) -> Option<&'static Shared> {
+    pub(crate) fn at(this: *mut ServiceBindingProtocol) -> Option<&'static SharedProtocolState> {
         OFFERED.at(this).map(|table| table.shared)
     }
 
     /// What children of the table that is offered are of.
-    pub(crate) fn offered() -> Option<&'static Shared> {
+    pub(crate) fn offered() -> Option<&'static SharedProtocolState> {
         OFFERED.get().map(|table| table.shared)
     }
 

@@ -88,8 +88,8 @@ pub struct Interface {
     pub v6: Settings,
 }
 
-/// All that calls change.
-pub(crate) struct State {
+/// What stands behind all tables and is changed by calls of any.
+pub(crate) struct ProtocolState {
     pub network: Box<dyn Network>,
     pub snp: SimpleNetwork<Hub<Box<dyn Link>>>,
     pub host: Host,
@@ -98,16 +98,16 @@ pub(crate) struct State {
     pub ip: [IpConfig; 2],
 }
 
-/// What the tables' functions reach.
-pub(crate) struct Shared {
-    state: RefCell<State>,
+/// What the tables' functions reach: the state, for one call at a time.
+pub(crate) struct SharedProtocolState {
+    state: RefCell<ProtocolState>,
     /// Somebody else gets the card, or has it: no call is begun any more.
     gone: Cell<bool>,
 }
 
 /// A call at work: at TPL_CALLBACK, with the state to itself.
 pub(crate) struct Call<'a> {
-    pub state: RefMut<'a, State>,
+    pub state: RefMut<'a, ProtocolState>,
     tpl: AtCallback,
 }
 
@@ -121,7 +121,7 @@ impl Call<'_> {
     }
 }
 
-impl Shared {
+impl SharedProtocolState {
     pub(crate) fn new(
         network: Box<dyn Network>,
         snp: SimpleNetwork<Hub<Box<dyn Link>>>,
@@ -129,7 +129,7 @@ impl Shared {
         ip: [IpConfig; 2],
     ) -> Self {
         Self {
-            state: RefCell::new(State {
+            state: RefCell::new(ProtocolState {
                 network,
                 snp,
                 host,
@@ -141,12 +141,12 @@ impl Shared {
     }
 
     /// The state, unless a call is at work.
-    pub(crate) fn state(&self) -> Option<RefMut<'_, State>> {
+    pub(crate) fn state(&self) -> Option<RefMut<'_, ProtocolState>> {
         self.state.try_borrow_mut().ok()
     }
 
     /// Does `work` with the state, unless a call is at work.
-    pub(crate) fn at_leisure(&self, work: impl FnOnce(&mut State)) {
+    pub(crate) fn at_leisure(&self, work: impl FnOnce(&mut ProtocolState)) {
         if let Ok(mut state) = self.state.try_borrow_mut() {
             work(&mut state);
         }
@@ -156,7 +156,10 @@ impl Shared {
     ///
     /// # Safety
     /// Nobody calls any more: the loader has returned, and no event of ours can fire.
-    pub(crate) unsafe fn afterwards<R>(&self, work: impl FnOnce(&mut State, bool) -> R) -> R {
+    pub(crate) unsafe fn afterwards<R>(
+        &self,
+        work: impl FnOnce(&mut ProtocolState, bool) -> R,
+    ) -> R {
         let at_work = self.state.try_borrow_mut().is_err();
         // SAFETY: a borrow that is left is of a call that a panic has ended (the caller's word).
         work(unsafe { &mut *self.state.as_ptr() }, at_work)

@@ -2,7 +2,7 @@
 
 use crate::caller::array;
 use crate::offered::Offered;
-use crate::shared::{Call, Shared, Station};
+use crate::shared::{Call, SharedProtocolState, Station};
 use crate::signal::signal;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ pub(crate) struct SnpTable {
     /// First, so that `this` is also the table's address.
     protocol: SimpleNetworkProtocol,
     mode: UnsafeCell<NetworkMode>,
-    shared: &'static Shared,
+    shared: &'static SharedProtocolState,
     calls: Cell<u32>,
 }
 
@@ -90,7 +90,7 @@ fn answer(result: Result<(), Refusal>) -> Status {
 }
 
 impl SnpTable {
-    pub(crate) fn new(shared: &'static Shared, station: &Station) -> Box<Self> {
+    pub(crate) fn new(shared: &'static SharedProtocolState, station: &Station) -> Box<Self> {
         let mode = NetworkMode {
             state: NetworkState::STOPPED,
             hw_address_size: 6,
@@ -199,7 +199,7 @@ fn turn_for_frames(call: &mut Call<'_>) {
 pub(crate) unsafe extern "efiapi" fn on_wait(event: Event, context: Option<NonNull<c_void>>) {
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
-    let shared = unsafe { context.cast::<Shared>().as_ref() };
+    let shared = unsafe { context.cast::<SharedProtocolState>().as_ref() };
     let waits = shared.call().is_ok_and(|mut call| {
         call.state.network.turn();
         call.state.snp.waits() == Ok(true)

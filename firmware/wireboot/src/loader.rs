@@ -97,7 +97,7 @@ pub fn offer(
             .unwrap_or_default(),
     };
     let lent = network.lend();
-    let network = Shared(Rc::new(RefCell::new(LoaderNetwork {
+    let network = SharedLoaderNetwork(Rc::new(RefCell::new(LoaderNetwork {
         network,
         last_job: FIRST_JOB,
         kept: None,
@@ -284,11 +284,11 @@ impl LoaderNetwork {
     }
 }
 
-/// The network, for the protocols and for the near end. They take turns.
+/// The network, as the protocols and the near end share it. They take turns.
 #[derive(Clone)]
-struct Shared(Rc<RefCell<LoaderNetwork>>);
+struct SharedLoaderNetwork(Rc<RefCell<LoaderNetwork>>);
 
-impl efi_protocols::Network for Shared {
+impl efi_protocols::Network for SharedLoaderNetwork {
     fn turn(&mut self) {
         self.0.borrow_mut().turn();
     }

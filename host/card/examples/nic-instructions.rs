@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use wireboot_host_card::instructions::{Report, Subject, run};
+use wireboot_host_card::instructions::{InstructionsReport, Subject, run};
 
 #[derive(Parser)]
 struct Arguments {
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
         return run(subject);
     }
     let program = std::env::current_exe().context("finding this program's own file")?;
-    let report = Report::new(&program)?;
+    let report = InstructionsReport::new(&program)?;
     print!("{}", report.markdown());
     wireboot_output::json(arguments.json.as_deref(), &report)?;
     wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())

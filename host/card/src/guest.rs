@@ -28,7 +28,7 @@ use wireboot_nic::platform::{PciFunction, PlatformError};
 
 use self::device::Device;
 pub(crate) use self::machine::{Machine, MachineError, Version};
-use self::memory::{FileMemory, Piece, Shared};
+use self::memory::{FileMemory, MemfdPool, Piece};
 use self::registers::{BAR, GuestBar};
 use crate::vhost::{FrontEnd, FrontEndError, Offered};
 
@@ -75,7 +75,7 @@ impl Guest {
     /// # Errors
     /// Those of the kernel's calls.
     pub(crate) fn pci(&self) -> io::Result<GuestPci> {
-        let memory = Shared::new()?;
+        let memory = MemfdPool::new()?;
         self.0.borrow_mut().set_memory(memory.clone());
         Ok(GuestPci {
             device: self.0.clone(),
@@ -87,7 +87,7 @@ impl Guest {
 /// The device as a PCI function.
 pub(crate) struct GuestPci {
     device: Rc<RefCell<Device>>,
-    memory: Arc<Shared>,
+    memory: Arc<MemfdPool>,
 }
 
 impl GuestPci {

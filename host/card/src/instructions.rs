@@ -1,10 +1,10 @@
 //! What the card and its guest cost the processor, counted rather than timed: instructions a frame and a byte, by valgrind's callgrind.
 //!
 //! ```text
-//!   Frames, in memory ──> Stage ──> Card  ── rings ──>  VirtioNet
-//!                         └─ count_card ─┘
-//!   Tftp, in memory ────> Stage ──> Card  ── rings ──>  VirtioNet ──> Engine ──> TFTP ──> memory
-//!                                                       └──────────── count_guest ───────────┘
+//!   Frames, in memory ──> DataPath ──> Card  ── rings ──>  VirtioNet
+//!                         └── count_card ───┘
+//!   Tftp, in memory ────> DataPath ──> Card  ── rings ──>  VirtioNet ──> Engine ──> TFTP ──> memory
+//!                                                          └──────────── count_guest ───────────┘
 //! ```
 //!
 //! Card and guest take turns in one thread, on a clock that counts turns, so that the counts do not depend on the machine. What is on the way of a frame is what
@@ -28,9 +28,9 @@ use wireboot_ring::channel;
 use self::bench::Bench;
 use self::frames::{CLIENT, Frames, LONGEST, SERVER};
 use self::tftp::Tftp;
-use crate::stage::Stage;
+use crate::data_path::DataPath;
 
-pub use self::report::{Counted, Report};
+pub use self::report::{Counted, InstructionsReport};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -110,8 +110,8 @@ pub fn run(subject: Subject) -> Result<()> {
 
 /// Has the card receive frames.
 fn receive(subject: Subject, turns: usize) -> Result<()> {
-    let stage = Stage::new(Frames::new(), Pace::default(), None);
-    let (mut bench, mut nic) = Bench::start(stage, subject.features(), subject.chunks())?;
+    let data_path = DataPath::new(Frames::new(), Pace::default(), None);
+    let (mut bench, mut nic) = Bench::start(data_path, subject.features(), subject.chunks())?;
     bench.agree(&mut nic)?;
     let mut came = 0;
     for _ in 0..turns {
@@ -127,8 +127,8 @@ fn receive(subject: Subject, turns: usize) -> Result<()> {
 
 /// Has the guest fetch a file of so many bytes from the server in the card.
 fn fetch(subject: Subject, bytes: usize) -> Result<()> {
-    let stage = Stage::new(Tftp::new(bytes), Pace::default(), None);
-    let (mut bench, mut nic) = Bench::start(stage, subject.features(), subject.chunks())?;
+    let data_path = DataPath::new(Tftp::new(bytes), Pace::default(), None);
+    let (mut bench, mut nic) = Bench::start(data_path, subject.features(), subject.chunks())?;
     bench.agree(&mut nic)?;
     let (mut commands, inbox) = channel(MAILBOX);
     let (outbox, mut events) = channel(MAILBOX);

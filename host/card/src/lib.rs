@@ -12,6 +12,7 @@
 mod card;
 pub mod cli;
 mod control;
+mod data_path;
 mod guest;
 #[cfg(any(test, feature = "counting"))]
 pub mod instructions;
@@ -24,7 +25,6 @@ mod port;
 mod probe;
 mod program;
 mod say;
-mod stage;
 mod statistics;
 mod statistics_file;
 mod table;

@@ -26,9 +26,9 @@ use wireboot_card::{Beyond, Lies, Wire};
 use self::pair::{DESCRIPTORS, Pair};
 use self::patience::Patience;
 pub(crate) use self::patience::Polling;
+use crate::data_path::DataPath;
 use crate::memory::Mapping;
 use crate::program::Diverted;
-use crate::stage::Stage;
 use crate::statistics::Statistics;
 use crate::vhost::{MAX_PAIRS, PairQueue, Rings, RunningRing};
 
@@ -80,7 +80,7 @@ impl Poller {
     /// Those of the kernel's calls.
     pub(crate) fn start(
         name: Arc<str>,
-        stages: Vec<Stage>,
+        data_paths: Vec<DataPath>,
         lies: Lies,
         beyond: Beyond,
         polling: Polling,
@@ -88,11 +88,11 @@ impl Poller {
         let (commands, received) = sync_channel(COMMANDS);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Bell(Arc::new(eventfd(0, flags)?));
-        let offloads = stages.iter().map(Wire::<Mapping>::offloads);
+        let offloads = data_paths.iter().map(Wire::<Mapping>::offloads);
         let offloads = offloads.reduce(|all, one| all & one).unwrap_or(0);
-        let pairs = stages
+        let pairs = data_paths
             .into_iter()
-            .map(|stage| Pair::new(name.clone(), stage, lies, beyond));
+            .map(|data_path| Pair::new(name.clone(), data_path, lies, beyond));
         let mut work = Work {
             commands: received,
             bell: bell.clone(),

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use wireboot_card::{Beyond, Lies, feature};
 
+use crate::data_path::DataPath;
 use crate::listener::Listener;
 use crate::outage::{LOOK, Outage, Outages};
 use crate::poller::{Handle, Poller, Polling};
 use crate::say::say;
-use crate::stage::Stage;
 use crate::statistics::PortStatistics;
 use crate::vhost::{Connection, ConnectionError, Session, SessionError};
 
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     /// Where monitors connect.
     pub socket: PathBuf,
     /// A pair of queues for each.
-    pub stages: Vec<Stage>,
+    pub data_paths: Vec<DataPath>,
     pub lies: Lies,
     pub outages: Outages,
 }
@@ -87,10 +87,10 @@ impl Port {
         plan: Plan,
         offer: Offer,
     ) -> Result<Self> {
-        let pairs = plan.stages.len();
+        let pairs = plan.data_paths.len();
         let poller = Poller::start(
             name.clone(),
-            plan.stages,
+            plan.data_paths,
             plan.lies,
             offer.beyond,
             offer.polling,

@@ -11,10 +11,10 @@ use crate::costs::micros;
 use crate::text::kind_name;
 
 /// A row: what it is, and each report's figure.
-pub(crate) type Row = (String, [String; 2]);
+pub(crate) type ComparedRow = (String, [String; 2]);
 
 /// Each figure that one of the reports has.
-pub(crate) fn rows(reports: [&Report; 2]) -> Vec<Row> {
+pub(crate) fn rows(reports: [&Report; 2]) -> Vec<ComparedRow> {
     let seconds = |one: f64| format!("{one:.1}");
     let mut rows = vec![(
         "on the network, s".to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn rows(reports: [&Report; 2]) -> Vec<Row> {
 }
 
 /// Rows of figures that have a name in each report.
-fn beside(figures: [BTreeMap<String, String>; 2]) -> Vec<Row> {
+fn beside(figures: [BTreeMap<String, String>; 2]) -> Vec<ComparedRow> {
     let names = union(&figures).into_iter();
     names
         .map(|name| {

@@ -19,7 +19,7 @@ use nix::unistd::geteuid;
 use regex::Regex;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::capture::Capture;
-use wireboot_lab::console::Seen;
+use wireboot_lab::console::ConsoleMatch;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
@@ -228,7 +228,7 @@ fn watch(lab: &Lab, trial: &Trial<'_>, until: &str, capture: &Path) -> Result<Wa
         .wait_for(&Regex::new(until)?, trial.longest)
         .ok();
     let started = running.console.seen(&Regex::new(STARTED)?);
-    let since_power_on = |seen: Option<Seen>| seen.map(|seen| seen.time - running.power_on);
+    let since_power_on = |seen: Option<ConsoleMatch>| seen.map(|seen| seen.time - running.power_on);
     let watched = Watched {
         started_s: since_power_on(started),
         ended_s: since_power_on(ended),

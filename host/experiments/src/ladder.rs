@@ -116,9 +116,9 @@ fn word(text: &str) -> Result<String, String> {
     }
 }
 
-/// The JSON file.
+/// What the JSON file holds: the host and the machine, and the ladder.
 #[derive(Serialize)]
-struct Report<'a> {
+struct LadderReport<'a> {
     host: &'a Host,
     ladder: &'a Ladder,
 }
@@ -207,7 +207,7 @@ pub fn run(arguments: LadderArgs) -> Result<()> {
         network.mtu(),
         Vec::new(),
     );
-    let report = Report {
+    let report = LadderReport {
         host: &host,
         ladder: &ladder,
     };

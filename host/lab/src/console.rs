@@ -9,9 +9,9 @@ use regex::Regex;
 
 use crate::patience::Patience;
 
-/// A text that the console showed.
+/// A text on the console that an expression matches.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ConsoleMatch {
     /// When its last byte came, in seconds since the Unix epoch.
     pub time: f64,
     /// The text that matched.
@@ -23,18 +23,19 @@ pub struct Seen {
 /// The console of one machine. Terminal control sequences are taken out; the cursor's moves to other lines become line ends.
 pub struct Console {
     input: Box<dyn Write + Send>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedTranscript>,
     /// Where the next [`Console::wait_for`] begins to search.
     searched: usize,
 }
 
+/// The transcript, with who waits for it to grow.
 #[derive(Default)]
-struct Shared {
+struct SharedTranscript {
     transcript: Mutex<Transcript>,
     changed: Condvar,
 }
 
-impl Shared {
+impl SharedTranscript {
     fn lock(&self) -> MutexGuard<'_, Transcript> {
         // The reader thread appends only whole pieces, so what it left is sound.
         self.transcript
@@ -55,11 +56,11 @@ struct Transcript {
 
 impl Transcript {
     /// What an expression found in the text from `start` on.
-    fn seen(&self, start: usize, captures: &regex::Captures<'_>) -> Seen {
+    fn seen(&self, start: usize, captures: &regex::Captures<'_>) -> ConsoleMatch {
         let group = |group: Option<regex::Match<'_>>| {
             group.map_or_else(String::new, |group| group.as_str().to_owned())
         };
-        Seen {
+        ConsoleMatch {
             time: self.time_of(start + captures.get_match().end()),
             text: captures.get_match().as_str().to_owned(),
             groups: captures.iter().map(group).collect(),
@@ -90,7 +91,7 @@ impl Console {
         input: impl Write + Send + 'static,
         mut watch: impl FnMut(&str) + Send + 'static,
     ) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedTranscript::default());
         let writer = Arc::clone(&shared);
         std::thread::spawn(move || {
             let mut parser = vte::Parser::new();
@@ -125,7 +126,7 @@ impl Console {
     ///
     /// # Errors
     /// When it does not come in time or the machine ends before, with the last lines of the console.
-    pub fn wait_for(&mut self, expression: &Regex, timeout: Duration) -> Result<Seen> {
+    pub fn wait_for(&mut self, expression: &Regex, timeout: Duration) -> Result<ConsoleMatch> {
         let mut patience = Patience::new(timeout);
         let mut transcript = self.shared.lock();
         loop {
@@ -158,7 +159,7 @@ impl Console {
 
     /// The first place where the console has shown a text so far, wherever [`Console::wait_for`] stands.
     #[must_use]
-    pub fn seen(&self, expression: &Regex) -> Option<Seen> {
+    pub fn seen(&self, expression: &Regex) -> Option<ConsoleMatch> {
         let transcript = self.shared.lock();
         expression
             .captures(&transcript.text)
@@ -167,7 +168,7 @@ impl Console {
 
     /// All places where the console has shown a text so far, each on a line that has ended.
     #[must_use]
-    pub fn all(&self, expression: &Regex) -> Vec<Seen> {
+    pub fn all(&self, expression: &Regex) -> Vec<ConsoleMatch> {
         let transcript = self.shared.lock();
         let whole = transcript
             .text

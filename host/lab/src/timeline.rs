@@ -12,7 +12,7 @@ use crate::server::ServerEvent;
 /// The steps of a boot, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub enum BootStep {
     /// The machine is switched on.
     PowerOn,
     /// The firmware asks for an address.
@@ -37,7 +37,7 @@ pub enum Step {
     Reached,
 }
 
-impl Step {
+impl BootStep {
     fn label(self) -> &'static str {
         match self {
             Self::PowerOn => "power-on",
@@ -97,7 +97,7 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
     /// The step of the boot.
-    pub step: Step,
+    pub step: BootStep,
     /// When, in seconds since power-on.
     pub at: f64,
     /// What, where the step alone does not say it.
@@ -131,7 +131,7 @@ impl Mark {
     /// The step and what it is about; of a file its name alone.
     fn title(&self) -> String {
         match self.step {
-            Step::File => self.what.clone(),
+            BootStep::File => self.what.clone(),
             step if self.what.is_empty() => step.label().to_owned(),
             step => format!("{}: {}", step.label(), self.what),
         }
@@ -205,7 +205,7 @@ impl Watcher {
             until,
             files: 0,
         };
-        watcher.add(watcher.mark(Step::PowerOn, power_on));
+        watcher.add(watcher.mark(BootStep::PowerOn, power_on));
         Ok(watcher)
     }
 
@@ -217,20 +217,20 @@ impl Watcher {
 
     /// The furthest step so far.
     #[must_use]
-    pub fn furthest(&self) -> Step {
+    pub fn furthest(&self) -> BootStep {
         self.timeline
             .marks
             .iter()
             .map(|mark| mark.step)
             .max()
-            .unwrap_or(Step::PowerOn)
+            .unwrap_or(BootStep::PowerOn)
     }
 
-    fn has(&self, step: Step) -> bool {
+    fn has(&self, step: BootStep) -> bool {
         self.timeline.marks.iter().any(|mark| mark.step == step)
     }
 
-    fn mark(&self, step: Step, time: f64) -> Mark {
+    fn mark(&self, step: BootStep, time: f64) -> Mark {
         Mark {
             step,
             at: time - self.timeline.power_on,
@@ -249,9 +249,9 @@ impl Watcher {
     pub fn server(&mut self, events: &[ServerEvent]) {
         for event in events {
             let step = match event.event.as_str() {
-                "dhcp-discover" | "dhcpv6-request" => Step::FirmwareReady,
-                "dhcp-ack" | "dhcpv6-reply" => Step::Dhcp,
-                "tftp-done" | "http-done" => Step::Nbp,
+                "dhcp-discover" | "dhcpv6-request" => BootStep::FirmwareReady,
+                "dhcp-ack" | "dhcpv6-reply" => BootStep::Dhcp,
+                "tftp-done" | "http-done" => BootStep::Nbp,
                 _ => continue,
             };
             // The first of each kind is the firmware's; what follows is wireboot's, and told by its console.
@@ -260,7 +260,7 @@ impl Watcher {
             }
             let mark = self.mark(step, event.time);
             self.add(match step {
-                Step::Nbp => mark.transfer(&event.file, event.bytes, event.seconds),
+                BootStep::Nbp => mark.transfer(&event.file, event.bytes, event.seconds),
                 _ => mark,
             });
         }
@@ -270,15 +270,15 @@ impl Watcher {
     pub fn machine(&mut self, machine: &RunningMachine) -> bool {
         let console = &machine.console;
         for (step, seen) in [
-            (Step::WirebootReady, console.seen(&self.ready)),
-            (Step::WirebootAddress, console.seen(&self.address)),
-            (Step::Kernel, console.seen(&self.kernel)),
-            (Step::UserSpace, console.seen(&self.user_space)),
+            (BootStep::WirebootReady, console.seen(&self.ready)),
+            (BootStep::WirebootAddress, console.seen(&self.address)),
+            (BootStep::Kernel, console.seen(&self.kernel)),
+            (BootStep::UserSpace, console.seen(&self.user_space)),
         ] {
             let Some(seen) = seen.filter(|_| !self.has(step)) else {
                 continue;
             };
-            if step == Step::Kernel {
+            if step == BootStep::Kernel {
                 self.exit_boot_services(machine, seen.time);
             }
             self.add(self.mark(step, seen.time).about(seen.groups.get(1)));
@@ -288,7 +288,7 @@ impl Watcher {
             if let [_, url, bytes, seconds] = seen.groups.as_slice() {
                 let (bytes, seconds) = (bytes.parse().unwrap_or(0), seconds.parse().unwrap_or(0.0));
                 self.add(
-                    self.mark(Step::File, seen.time)
+                    self.mark(BootStep::File, seen.time)
                         .transfer(url, bytes, seconds),
                 );
             }
@@ -296,7 +296,10 @@ impl Watcher {
         self.files = files.len();
         if let Some(seen) = console.seen(self.until.as_ref().unwrap_or(&self.user_space)) {
             if self.until.is_some() {
-                self.add(self.mark(Step::Reached, seen.time).about(Some(&seen.text)));
+                self.add(
+                    self.mark(BootStep::Reached, seen.time)
+                        .about(Some(&seen.text)),
+                );
             }
             self.timeline.reached = true;
         }
@@ -316,7 +319,7 @@ impl Watcher {
             event.name == "virtio_set_status" && event.arguments.ends_with("val 0")
         });
         if let Some(reset) = resets.take_while(|event| event.time < kernel).last() {
-            self.add(self.mark(Step::ExitBootServices, reset.time));
+            self.add(self.mark(BootStep::ExitBootServices, reset.time));
         }
     }
 }

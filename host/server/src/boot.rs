@@ -108,27 +108,33 @@ const FIRMWARE: &[Firmware] = &[
 const IPXE_SCRIPT: &str = "boot.ipxe";
 
 impl Client<'_> {
-    fn stage(&self) -> Option<Stage> {
+    fn software(&self) -> Option<ClientSoftware> {
         let is = |class: &[u8]| self.user_classes.contains(&class);
         let boots = ["PXEClient", "HTTPClient"];
         if is(b"wireboot") {
-            Some(Stage::Wireboot)
+            Some(ClientSoftware::Wireboot)
         } else if is(b"iPXE") || self.has_ipxe_options {
-            Some(Stage::Ipxe)
+            Some(ClientSoftware::Ipxe)
         } else {
             let boots = boots.iter().any(|one| self.vendor_class.starts_with(one));
-            boots.then_some(Stage::Firmware)
+            boots.then_some(ClientSoftware::Firmware)
         }
     }
 
     /// Chooses among the files of the directory; `goes_round`: wireboot has started this iPXE, it seems.
-    fn boots(&self, stage: Stage, places: Places, directory: &Directory, goes_round: bool) -> Boot {
+    fn boots(
+        &self,
+        software: ClientSoftware,
+        places: Places,
+        directory: &Directory,
+        goes_round: bool,
+    ) -> Boot {
         let holds = |name: &str| directory.find(name).is_ok();
         let by_http = self.vendor_class.starts_with("HTTPClient");
-        if stage == Stage::Wireboot {
+        if software == ClientSoftware::Wireboot {
             return Boot::File(places.configuration);
         }
-        if stage == Stage::Ipxe && holds(IPXE_SCRIPT) {
+        if software == ClientSoftware::Ipxe && holds(IPXE_SCRIPT) {
             return Boot::File(places.url + IPXE_SCRIPT);
         }
         let is = |firmware: &&Firmware| {
@@ -140,8 +146,8 @@ impl Client<'_> {
             return unserved(&self.architectures);
         };
         let what = firmware.what;
-        let ipxe = match stage {
-            Stage::Ipxe => "iPXE on ",
+        let ipxe = match software {
+            ClientSoftware::Ipxe => "iPXE on ",
             _ => "",
         };
         let (place, protocol, option) = match by_http {
@@ -159,7 +165,8 @@ impl Client<'_> {
             ));
         }
         let programs = firmware.programs.iter();
-        let programs = programs.filter(|program| stage != Stage::Ipxe || !program.is_ipxe);
+        let programs =
+            programs.filter(|program| software != ClientSoftware::Ipxe || !program.is_ipxe);
         // Whether wireboot.efi is there is told at the start.
         let found = programs
             .clone()
@@ -167,7 +174,7 @@ impl Client<'_> {
         if let Some(program) = found {
             return Boot::File(place + program.name);
         }
-        let script = (stage == Stage::Ipxe).then_some(IPXE_SCRIPT);
+        let script = (software == ClientSoftware::Ipxe).then_some(IPXE_SCRIPT);
         let names = script.into_iter().chain(programs.map(|one| one.name));
         let names: Vec<&str> = names.collect();
         Boot::Unserved(format!(
@@ -187,9 +194,9 @@ fn unserved(architectures: &[u16]) -> Boot {
     Boot::Unserved(format!("{what}: there is no boot file for it"))
 }
 
-/// What of a machine asks.
+/// Which software of a machine asks: its firmware, or what that has booted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ClientSoftware {
     Firmware,
     Ipxe,
     Wireboot,
@@ -205,7 +212,7 @@ const MACHINES: usize = 4096;
 /// What is remembered of a machine.
 #[derive(Clone, Debug)]
 struct Machine {
-    stage: Stage,
+    software: ClientSoftware,
     /// Firmware, and no iPXE, came before wireboot.
     from_firmware: bool,
     /// How often iPXE has followed wireboot.
@@ -243,11 +250,11 @@ impl Machines {
         directory: &Directory,
         now: Instant,
     ) -> (Boot, Option<Untold>) {
-        let Some(stage) = client.stage() else {
+        let Some(software) = client.software() else {
             return (Boot::Nothing, None);
         };
-        let goes_round = self.goes_round(machine, stage, now);
-        let boot = client.boots(stage, places, directory, goes_round);
+        let goes_round = self.goes_round(machine, software, now);
+        let boot = client.boots(software, places, directory, goes_round);
         let Boot::Unserved(why) = &boot else {
             return (boot, None);
         };
@@ -264,12 +271,12 @@ impl Machines {
     }
 
     /// Notes what of the machine asks, and whether it is an iPXE that wireboot has started.
-    fn goes_round(&mut self, machine: &[u8], stage: Stage, now: Instant) -> bool {
+    fn goes_round(&mut self, machine: &[u8], software: ClientSoftware, now: Instant) -> bool {
         if self.0.len() >= MACHINES && !self.0.contains_key(machine) {
             self.0.clear();
         }
         let known = self.0.entry(machine.to_vec()).or_insert(Machine {
-            stage,
+            software,
             from_firmware: false,
             rounds: 0,
             since: now,
@@ -277,24 +284,28 @@ impl Machines {
         });
         if now.saturating_duration_since(known.since) > ONE_BOOT {
             *known = Machine {
-                stage,
+                software,
                 from_firmware: false,
                 rounds: 0,
                 since: now,
                 told: known.told.take(),
             };
         }
-        match (known.stage, stage) {
-            (Stage::Wireboot, Stage::Ipxe) if known.from_firmware || known.rounds >= ROUNDS => {
+        match (known.software, software) {
+            (ClientSoftware::Wireboot, ClientSoftware::Ipxe)
+                if known.from_firmware || known.rounds >= ROUNDS =>
+            {
                 return true;
             }
-            (Stage::Wireboot, Stage::Ipxe) => known.rounds += 1,
-            (_, Stage::Firmware) => (known.rounds, known.since) = (0, now),
-            (Stage::Firmware, Stage::Wireboot) => (known.from_firmware, known.since) = (true, now),
-            (Stage::Ipxe, Stage::Wireboot) => known.from_firmware = false,
+            (ClientSoftware::Wireboot, ClientSoftware::Ipxe) => known.rounds += 1,
+            (_, ClientSoftware::Firmware) => (known.rounds, known.since) = (0, now),
+            (ClientSoftware::Firmware, ClientSoftware::Wireboot) => {
+                (known.from_firmware, known.since) = (true, now)
+            }
+            (ClientSoftware::Ipxe, ClientSoftware::Wireboot) => known.from_firmware = false,
             _ => {}
         }
-        known.stage = stage;
+        known.software = software;
         false
     }
 }

@@ -13,7 +13,7 @@ use crate::dhcp::{Answers, Responder};
 use crate::directory::Directory;
 use crate::http::{Body, Head, Response};
 use crate::ports::Port;
-use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer};
+use crate::tftp::{Action, Sender, TftpAnswer, acknowledgement, agree, answer};
 
 pub use crate::station::fuzz::fuzz_card_serve;
 
@@ -166,7 +166,7 @@ fn tftp(datagrams: &[&[u8]]) {
         return;
     };
     let asked = match answer(first, served()) {
-        Answer::Refuse { code, text, .. } => {
+        TftpAnswer::Refuse { code, text, .. } => {
             let mut packet = Vec::new();
             let error = Packet::Error {
                 code,
@@ -176,8 +176,8 @@ fn tftp(datagrams: &[&[u8]]) {
             assert_eq!(Packet::parse(&packet), Ok(error));
             TransferOptions::default()
         }
-        Answer::Serve(request, _) => TransferOptions::from_request(request.options),
-        Answer::Ignore => match Packet::parse(first) {
+        TftpAnswer::Serve(request, _) => TransferOptions::from_request(request.options),
+        TftpAnswer::Ignore => match Packet::parse(first) {
             Ok(Packet::Oack(options)) => TransferOptions::from_request(options),
             _ => TransferOptions::default(),
         },

@@ -17,15 +17,16 @@ const REST: Duration = Duration::from_secs(10);
 
 /// What a server and its [`look_out`] tell each other. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Others(Arc<Shared>);
+pub(crate) struct OtherServers(Arc<OtherServerFlags>);
 
+/// Whether another server was named by a client, and whether one was found.
 #[derive(Debug, Default)]
-struct Shared {
+struct OtherServerFlags {
     named: AtomicBool,
     found: AtomicBool,
 }
 
-impl Others {
+impl OtherServers {
     /// A client has taken an address from another server, it says.
     pub(crate) fn named(&self) {
         self.0.named.store(true, Ordering::Relaxed);
@@ -50,7 +51,7 @@ impl Others {
 
 /// Asks for another server every now and then, and when a client names one, until there is one. `service`: DHCP or DHCPv6.
 pub(crate) fn look_out<T: Display>(
-    others: &Others,
+    others: &OtherServers,
     service: &str,
     ask: impl Fn() -> io::Result<Option<T>>,
     events: &Events,
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn a_client_that_names_another_server_brings_the_next_look_forward() {
         let seconds = Duration::from_secs;
-        let others = Others::default();
+        let others = OtherServers::default();
         assert!(!others.is_time(seconds(299)));
         assert!(others.is_time(seconds(300)));
         others.named();

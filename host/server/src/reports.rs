@@ -110,13 +110,14 @@ pub struct Reports {
     folder: OwnedFd,
     limits: Limits,
     patience: Duration,
-    state: Mutex<State>,
+    usage: Mutex<ReportUsage>,
     /// A place came free.
     free: Condvar,
 }
 
+/// What of the [`Limits`] is used, by the folder, by memory and by each client.
 #[derive(Debug, Default)]
-struct State {
+struct ReportUsage {
     files: u64,
     bytes: u64,
     /// When the folder was full and was looked at again.
@@ -146,7 +147,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let places = &mut self.reports.state().places;
+        let places = &mut self.reports.usage().places;
         places.retain(|client| *client != self.client);
         // Who waits may wait for this client's place or for any.
         self.reports.free.notify_all();
@@ -176,10 +177,10 @@ impl Reports {
             folder,
             limits,
             patience,
-            state: Mutex::new(State {
+            usage: Mutex::new(ReportUsage {
                 files,
                 bytes,
-                ..State::default()
+                ..ReportUsage::default()
             }),
             free: Condvar::new(),
         })
@@ -204,8 +205,8 @@ impl Reports {
         self.remove(&name).map_err(Unusable::Write)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usage(&self) -> MutexGuard<'_, ReportUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place in memory for a report of `client`, which waits for it while others have all, or the client has one.
@@ -229,16 +230,17 @@ impl Reports {
         client: IpAddr,
         patience: Duration,
     ) -> Result<Place, Refusal> {
-        let is_taken =
-            |state: &mut State| state.places.len() >= AT_ONCE || state.places.contains(&client);
+        let is_taken = |usage: &mut ReportUsage| {
+            usage.places.len() >= AT_ONCE || usage.places.contains(&client)
+        };
         let waited = self
             .free
-            .wait_timeout_while(self.state(), patience, is_taken);
-        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            .wait_timeout_while(self.usage(), patience, is_taken);
+        let (mut usage, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
             return Err(Refusal::Busy);
         }
-        state.places.push(client);
+        usage.places.push(client);
         Ok(Place {
             reports: self.clone(),
             client,
@@ -257,22 +259,22 @@ impl Reports {
         // Disks are slow: others come in meanwhile.
         let written = self.write(bytes, &stem(&report, client, now));
         if written.is_err() {
-            self.state().take_back(length, client);
+            self.usage().take_back(length, client);
         }
         written
     }
 
     /// Counts so many bytes in, if they can be kept.
     fn admit(&self, length: u64, client: IpAddr, now: SystemTime) -> Result<(), Refusal> {
-        let admitted = self.state().admit(length, client, now, self.limits);
-        if !matches!(admitted, Err(Refusal::Full)) || !self.state().may_look(Instant::now()) {
+        let admitted = self.usage().admit(length, client, now, self.limits);
+        if !matches!(admitted, Err(Refusal::Full)) || !self.usage().may_look(Instant::now()) {
             return admitted;
         }
         // Somebody may have moved some.
         let (files, bytes) = kept(&self.folder)?;
-        let mut state = self.state();
-        (state.files, state.bytes) = (files, bytes);
-        state.admit(length, client, now, self.limits)
+        let mut usage = self.usage();
+        (usage.files, usage.bytes) = (files, bytes);
+        usage.admit(length, client, now, self.limits)
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
@@ -323,7 +325,7 @@ impl Reports {
     }
 }
 
-impl State {
+impl ReportUsage {
     /// Counts so many bytes of a client in, if they can be kept.
     fn admit(
         &mut self,
@@ -480,8 +482,8 @@ mod tests {
         // The next server goes on behind them, and removes what this one did not finish.
         std::fs::write(folder.path().join(".unfinished-1"), "{").unwrap();
         let next = Reports::open(folder.path()).unwrap();
-        assert_eq!(next.state().files, 3);
-        assert_eq!(next.state().bytes, 3 * LEAST);
+        assert_eq!(next.usage().files, 3);
+        assert_eq!(next.usage().bytes, 3 * LEAST);
         let third = next.keep(REPORT.as_bytes(), CLIENT, noon()).unwrap();
         assert_eq!(third, "20261125T120000Z-52540077000a-3.json");
         assert_eq!(names(folder.path()).len(), 4);
@@ -503,8 +505,8 @@ mod tests {
 
     /// The files that are counted, and their bytes.
     fn counts(reports: &Reports) -> (u64, u64) {
-        let state = reports.state();
-        (state.files, state.bytes)
+        let usage = reports.usage();
+        (usage.files, usage.bytes)
     }
 
     /// A folder that takes so much.
@@ -554,7 +556,7 @@ mod tests {
             &format!("\"x\":\"{}\",\"machine\"", "x".repeat(5000)),
         );
         reports.keep(long.as_bytes(), CLIENT, noon()).unwrap();
-        assert_eq!(reports.state().bytes, long.len() as u64);
+        assert_eq!(reports.usage().bytes, long.len() as u64);
         reports.keep(REPORT.as_bytes(), CLIENT, noon()).unwrap();
         let refused = reports.keep(REPORT.as_bytes(), CLIENT, noon());
         assert!(matches!(refused, Err(Refusal::OfClient)));
@@ -573,7 +575,7 @@ mod tests {
             "it was looked at just now"
         );
         let before = Instant::now().checked_sub(LOOK_EVERY).unwrap();
-        reports.state().looked = Some(before);
+        reports.usage().looked = Some(before);
         assert_eq!(keep().unwrap(), first);
         assert_eq!(counts(&reports), (2, 2 * LEAST));
     }

@@ -39,7 +39,7 @@ use wireboot_wire::dhcp::{CLIENT_PORT, SERVER_PORT};
 use wireboot_wire::dhcpv6::{self as wire6, duid};
 
 use self::discovery::Discovery;
-use self::downloads::{Downloads, Step};
+use self::downloads::{Downloads, FlowStep};
 use self::exchanges::Exchanges;
 use self::frame::{Arrived, Mac, Peer};
 use self::held::{Held, Made};
@@ -120,7 +120,7 @@ impl Longest {
 
 /// What all flows share.
 #[derive(Debug)]
-struct Host {
+struct StationHost {
     mac: Mac,
     address: Ipv4Addr,
     discovery: Discovery,
@@ -131,7 +131,7 @@ struct Host {
     epoch: Instant,
 }
 
-impl Host {
+impl StationHost {
     fn answer(&mut self, frame: Vec<u8>) {
         if self.answers.len() < MAX_ANSWERS {
             self.answers.push_back(frame);
@@ -164,7 +164,7 @@ enum Flow {
 
 /// A server on a link.
 pub struct Station {
-    host: Host,
+    host: StationHost,
     directory: Arc<Directory>,
     responder: Responder,
     responder6: dhcpv6::Responder,
@@ -224,7 +224,7 @@ impl Station {
         };
         let [a, b, secret @ ..] = random;
         Self {
-            host: Host {
+            host: StationHost {
                 mac: MAC,
                 address,
                 discovery: Discovery::new(MAC, LINK_LOCAL, advertisement),
@@ -436,7 +436,7 @@ impl Station {
             };
             let (step, partial) = self.step(flow, now, longest);
             match step {
-                Step::Frame { offset, len, cut } => {
+                FlowStep::Frame { offset, len, cut } => {
                     self.streak += 1;
                     if self.streak >= STREAK {
                         (self.streak, self.turn) = (0, self.turn + 1);
@@ -460,12 +460,12 @@ impl Station {
                         cut,
                     });
                 }
-                Step::Nothing(at) => {
+                FlowStep::Nothing(at) => {
                     (self.streak, self.turn, idle) = (0, self.turn + 1, idle + 1);
                     due = due.into_iter().chain(at).min();
                 }
                 // Another flow has its place now.
-                Step::Over => (idle, due) = (0, self.host.discovery.due()),
+                FlowStep::Over => (idle, due) = (0, self.host.discovery.due()),
             }
         }
         self.head = self.host.answers.pop_front()?;
@@ -477,7 +477,7 @@ impl Station {
         })
     }
 
-    fn step(&mut self, flow: Flow, now: Instant, longest: Longest) -> (Step, Option<Partial>) {
+    fn step(&mut self, flow: Flow, now: Instant, longest: Longest) -> (FlowStep, Option<Partial>) {
         let (host, head) = (&mut self.host, &mut self.head);
         match flow {
             Flow::Download(index) => self.downloads.step(index, host, head, now),
@@ -539,7 +539,7 @@ impl Station {
     }
 }
 
-impl Host {
+impl StationHost {
     /// Whether it goes from a single host to this one.
     fn is_end_of(&self, arrived: &Arrived<'_>) -> bool {
         let (from, to) = match arrived {

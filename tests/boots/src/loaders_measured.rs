@@ -3,7 +3,7 @@
 use std::mem::discriminant;
 
 use anyhow::{Context, Result, ensure};
-use wireboot_experiments::loaders::{self, Loader, Network, Plan, Programs, Report};
+use wireboot_experiments::loaders::{self, Loader, LoadersReport, Network, Plan, Programs};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::packages::Package;
 
@@ -12,7 +12,7 @@ use crate::scene::{boot_program, callers_program, doctor_program, wireboot};
 /// The smallest file that the measurement has: how fast it comes is of no interest here.
 const BYTES: u64 = 1 << 20;
 
-fn measured(lab: &Lab, loaders: Vec<Loader>, networks: Vec<Network>) -> Result<Report> {
+fn measured(lab: &Lab, loaders: Vec<Loader>, networks: Vec<Network>) -> Result<LoadersReport> {
     let programs = Programs {
         wireboot: boot_program()?,
         callers: callers_program()?,

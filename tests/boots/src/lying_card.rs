@@ -36,23 +36,23 @@ fn scene<'lab>(lab: &'lab Lab, megabytes: usize, more: &[&str]) -> Result<(Scene
 
 /// What became of a boot.
 #[derive(Debug)]
-enum End {
+enum BootOutcome {
     /// The system has started, and found each byte of its data.
     Arrived,
     /// wireboot has told why not, and the firmware went on.
     GaveUp,
 }
 
-fn end(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<End> {
+fn end(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<BootOutcome> {
     let either = Regex::new(
         "boots: sha256 [0-9a-f]{64}|wireboot: the firmware goes on with its next boot option",
     )?;
     let text = machine.console.wait_for(&either, PATIENCE)?.text;
     if text.contains("the firmware goes on") {
-        return Ok(End::GaveUp);
+        return Ok(BootOutcome::GaveUp);
     }
     ensure!(text.contains(&scene.system.sha256), "a wrong byte: {text}");
-    Ok(End::Arrived)
+    Ok(BootOutcome::Arrived)
 }
 
 /// Neither hangs, and none passes a wrong byte.
@@ -68,7 +68,8 @@ pub(crate) fn lies(lab: &Lab) -> Result<()> {
         let (scene, nic) = scene(lab, 4, &["--fault", fault, "--placement", "none"])?;
         let mut machine = scene.start()?;
         let end = end(&scene, &mut machine).with_context(|| format!("--fault {fault}"))?;
-        let as_expected = arrives.is_none_or(|arrives| arrives == matches!(end, End::Arrived));
+        let as_expected =
+            arrives.is_none_or(|arrives| arrives == matches!(end, BootOutcome::Arrived));
         ensure!(as_expected, "--fault {fault}: {end:?}\n{}", nic.log());
         drop(machine);
     }

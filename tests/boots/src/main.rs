@@ -582,7 +582,7 @@ fn is_measurement(name: &str) -> bool {
 }
 
 /// How a boot went.
-struct Outcome {
+struct TrialOutcome {
     name: &'static str,
     took: Duration,
     failed: bool,
@@ -614,7 +614,7 @@ fn boots() -> anyhow::Result<ExitCode> {
         Trial::test(name, move || {
             let began = Instant::now();
             let result = alone(name, &snapshots);
-            let outcome = Outcome {
+            let outcome = TrialOutcome {
                 name,
                 took: began.elapsed(),
                 failed: result.is_err(),
@@ -625,12 +625,12 @@ fn boots() -> anyhow::Result<ExitCode> {
         .with_ignored_flag(is_measurement(name))
     };
     let conclusion = libtest_mimic::run(&arguments, CASES.iter().map(trial).collect());
-    let mut outcomes: Vec<Outcome> = outcomes.try_iter().collect();
+    let mut outcomes: Vec<TrialOutcome> = outcomes.try_iter().collect();
     outcomes.sort_by_key(|outcome| Reverse(outcome.took));
     if outcomes.len() > 1 {
         println!("the longest boots:");
     }
-    for Outcome { name, took, .. } in outcomes.iter().take(LONGEST) {
+    for TrialOutcome { name, took, .. } in outcomes.iter().take(LONGEST) {
         println!("{:6.1} s  {name}", took.as_secs_f64());
     }
     let failed: Vec<&str> = outcomes

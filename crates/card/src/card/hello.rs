@@ -41,19 +41,19 @@ pub(super) fn for_card<M: GuestMemory>(
 }
 
 /// What a driver says to its card.
-pub(super) enum Heard {
+pub(super) enum DriverMessage {
     /// It has asked, and this is the answer.
     Question(Hello),
     Order(Order),
 }
 
 /// Takes what a guest that agreed on `features` says to its card, which offers this. `None` when that is nothing.
-pub(super) fn hear<M: GuestMemory>(
+pub(super) fn driver_message<M: GuestMemory>(
     memory: &M,
     unit: &Unit<'_>,
     features: u64,
     offered: Beyond,
-) -> Result<Option<Heard>, Unmapped> {
+) -> Result<Option<DriverMessage>, Unmapped> {
     let mut bytes = [0; ORDER_LEN];
     let frame = bytes.get_mut(..unit.len.min(ORDER_LEN)).unwrap_or_default();
     if !gather(memory, unit.spans, frame)? {
@@ -62,7 +62,7 @@ pub(super) fn hear<M: GuestMemory>(
     let frame = &*frame;
     if let Some(order) = Order::parse(frame) {
         let may = offered.placement && placement_agreed(features);
-        return Ok(may.then_some(Heard::Order(order)));
+        return Ok(may.then_some(DriverMessage::Order(order)));
     }
     let question = Hello::parse(frame).filter(|hello| hello.kind == Kind::Question);
     Ok(question.map(|question| {
@@ -79,7 +79,7 @@ pub(super) fn hear<M: GuestMemory>(
         if offered.placement && placement_agreed(features) {
             does |= hello::PLACEMENT;
         }
-        Heard::Question(Hello {
+        DriverMessage::Question(Hello {
             kind: Kind::Answer,
             features: question.features & does,
             chunks: limits

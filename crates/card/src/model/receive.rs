@@ -4,9 +4,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use super::latency::Latencies;
+use super::receive_offload::{Cost, ReceiveOffload};
 use super::throughput::Throughput;
 use super::time::Picos;
-use super::way::{Cost, Way};
 use super::{Bus, on_bus};
 use crate::coalesce::{Coalescer, Limits};
 
@@ -16,8 +16,8 @@ pub struct ReceivingCard {
     /// To the host.
     pub bus: Bus,
     /// How frames are handed over.
-    pub way: Way,
-    /// What ends the gathering, as far as the way leaves that open.
+    pub offload: ReceiveOffload,
+    /// What ends the gathering, as far as the offload leaves that open.
     pub limits: Limits<Picos>,
     /// Bytes of frames that it holds. A frame for which there is no room is dropped.
     pub memory: usize,
@@ -152,17 +152,20 @@ impl<'a> Receiver<'a> {
             return;
         }
         self.held += len;
-        let way = self.card.way;
-        let lane = self.lanes.entry(way.lane(&frame)).or_insert_with(|| Lane {
-            coalescer: Coalescer::new(way.limits(self.card.limits)),
-            frames: Vec::new(),
-            next: frame.number,
-            ordinary: false,
-        });
-        if !way.continues(&lane.frames, lane.next, &frame) {
+        let offload = self.card.offload;
+        let lane = self
+            .lanes
+            .entry(offload.lane(&frame))
+            .or_insert_with(|| Lane {
+                coalescer: Coalescer::new(offload.limits(self.card.limits)),
+                frames: Vec::new(),
+                next: frame.number,
+                ordinary: false,
+            });
+        if !offload.continues(&lane.frames, lane.next, &frame) {
             lane.coalescer.take();
             let frames = core::mem::take(&mut lane.frames);
-            if way.is_useless(&frames) {
+            if offload.is_useless(&frames) {
                 self.held -= frames
                     .iter()
                     .map(|frame| on_bus(frame.payload))
@@ -174,7 +177,7 @@ impl<'a> Receiver<'a> {
             lane.ordinary = true;
         }
         lane.next = frame.number.wrapping_add(1);
-        if lane.coalescer.add(way.len(&frame), frame.at).is_some() {
+        if lane.coalescer.add(offload.len(&frame), frame.at).is_some() {
             let frames = core::mem::take(&mut lane.frames);
             let ordinary = core::mem::take(&mut lane.ordinary);
             self.ready.push_back((frame.at, frames, ordinary));
@@ -211,7 +214,7 @@ impl<'a> Receiver<'a> {
 
     fn transfer(&mut self, start: Picos, frames: &[Arrival], ordinary: bool) {
         self.moved();
-        let cost = self.card.way.cost(&self.card.bus, frames, ordinary);
+        let cost = self.card.offload.cost(&self.card.bus, frames, ordinary);
         self.free = start + cost.time;
         self.moving = frames.iter().map(|frame| on_bus(frame.payload)).sum();
         let data = frames.iter().map(|frame| u64::from(frame.data)).sum();
@@ -234,7 +237,7 @@ impl<'a> Receiver<'a> {
 
     /// No more frames come.
     fn finish(mut self) -> Outcome {
-        if self.card.way == Way::Datagrams {
+        if self.card.offload == ReceiveOffload::Datagrams {
             self.run(Some(Picos::MAX));
             let left = self.lanes.values().map(|lane| lane.frames.len() as u64);
             self.outcome.given_up += left.sum::<u64>();

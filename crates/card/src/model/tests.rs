@@ -7,9 +7,9 @@ use std::vec::Vec;
 use super::host::{Costs, Host, Notice};
 use super::line::{Cable, Fate};
 use super::receive::{Arrival, ReceivingCard, receive};
+use super::receive_offload::{Cost, FRAGMENTS};
 use super::send::{SendingCard, send};
 use super::traffic::{Frames, Mix, flows, stream};
-use super::way::{Cost, FRAGMENTS};
 use super::*;
 use crate::coalesce::Limits;
 
@@ -24,7 +24,7 @@ const PAYLOAD: u32 = 1498;
 fn gathering(bus: Bus, frames: usize) -> ReceivingCard {
     ReceivingCard {
         bus,
-        way: Way::Chunks,
+        offload: ReceiveOffload::Chunks,
         limits: Limits {
             frames,
             bytes: 65_536,
@@ -442,7 +442,7 @@ fn mix(flows: u32, of: Frames, frames: u32) -> Mix {
 }
 
 /// Frames that all come at once, by their numbers, and what became of them.
-fn at_once(way: Way, frames: &[(u32, u64)]) -> (Cost, super::receive::Outcome) {
+fn at_once(offload: ReceiveOffload, frames: &[(u32, u64)]) -> (Cost, super::receive::Outcome) {
     let arrivals: Vec<_> = frames
         .iter()
         .map(|(flow, number)| Arrival {
@@ -457,7 +457,7 @@ fn at_once(way: Way, frames: &[(u32, u64)]) -> (Cost, super::receive::Outcome) {
         ..gathering(Bus::PCI32_33, 43).limits
     };
     let card = ReceivingCard {
-        way,
+        offload,
         limits,
         ..gathering(Bus::PCI32_33, 43)
     };
@@ -478,17 +478,17 @@ fn cost(transfers: &[usize], buffers: u64, headers: u64, copied: u64) -> Cost {
 }
 
 #[test]
-fn each_way_costs_what_it_moves() {
+fn each_offload_costs_what_it_moves() {
     let three = [(0, 0), (0, 1), (0, 2)];
-    for (way, expected) in [
-        (Way::Single, cost(&[1514; 3], 3, 3, 4380)),
-        (Way::Chunks, cost(&[4542], 1, 3, 4380)),
-        (Way::Segments, cost(&[4434], 3, 1, 4380)),
-        (Way::Placement, cost(&[4380, 162], 1, 3, 0)),
+    for (offload, expected) in [
+        (ReceiveOffload::Single, cost(&[1514; 3], 3, 3, 4380)),
+        (ReceiveOffload::Chunks, cost(&[4542], 1, 3, 4380)),
+        (ReceiveOffload::Segments, cost(&[4434], 3, 1, 4380)),
+        (ReceiveOffload::Placement, cost(&[4380, 162], 1, 3, 0)),
     ] {
-        let (cost, outcome) = at_once(way, &three);
-        assert_eq!(cost, expected, "{way:?}");
-        assert_eq!((outcome.delivered, outcome.data), (3, 4380), "{way:?}");
+        let (cost, outcome) = at_once(offload, &three);
+        assert_eq!(cost, expected, "{offload:?}");
+        assert_eq!((outcome.delivered, outcome.data), (3, 4380), "{offload:?}");
     }
 }
 
@@ -496,12 +496,12 @@ fn each_way_costs_what_it_moves() {
 fn only_what_continues_a_flow_is_joined() {
     // A gap, an old one, another flow.
     let (segments, _) = at_once(
-        Way::Segments,
+        ReceiveOffload::Segments,
         &[(0, 1), (0, 2), (0, 4), (1, 5), (0, 5), (0, 3)],
     );
     assert_eq!((segments.transfers, segments.headers), (4, 4));
     let (chunks, _) = at_once(
-        Way::Chunks,
+        ReceiveOffload::Chunks,
         &[(0, 1), (0, 2), (0, 4), (1, 5), (0, 5), (0, 3)],
     );
     assert_eq!((chunks.transfers, chunks.headers), (1, 6));
@@ -509,14 +509,14 @@ fn only_what_continues_a_flow_is_joined() {
 
 #[test]
 fn each_flow_has_a_timer_and_is_apart() {
-    let (cost, _) = at_once(Way::Segments, &[(0, 0), (1, 1)]);
+    let (cost, _) = at_once(ReceiveOffload::Segments, &[(0, 0), (1, 1)]);
     assert_eq!(cost.transfers, 2);
     let of = |flow, at| Arrival {
         flow,
         ..Arrival::new(Picos::micros(at), 1500)
     };
     let card = ReceivingCard {
-        way: Way::Segments,
+        offload: ReceiveOffload::Segments,
         limits: Limits {
             frames: 43,
             bytes: 65_536,
@@ -537,7 +537,7 @@ fn each_flow_has_a_timer_and_is_apart() {
 fn joined_segments_are_as_long_as_their_data() {
     let line = mix(1, Frames::Segments(1500), 45);
     let card = ReceivingCard {
-        way: Way::Segments,
+        offload: ReceiveOffload::Segments,
         limits: Limits {
             frames: usize::MAX,
             ..gathering(Bus::PCI32_33, 1).limits
@@ -570,11 +570,11 @@ fn rates_are_those_of_the_second_half() {
 
 #[test]
 fn behind_a_gap_placement_pauses_for_a_transfer() {
-    let (placed, outcome) = at_once(Way::Placement, &[(0, 1), (0, 2), (0, 4), (0, 5)]);
+    let (placed, outcome) = at_once(ReceiveOffload::Placement, &[(0, 1), (0, 2), (0, 4), (0, 5)]);
     assert_eq!(placed, cost(&[2920, 108, 3028], 2, 4, 2920));
     assert_eq!(outcome.delivered, 4);
     // The third transfer: data goes to its place again.
-    let (placed, _) = at_once(Way::Placement, &[(0, 1), (0, 3), (0, 5)]);
+    let (placed, _) = at_once(ReceiveOffload::Placement, &[(0, 1), (0, 3), (0, 5)]);
     assert_eq!(placed.copied, 2920);
     let later = |at, number| Arrival {
         data: 1460,
@@ -582,7 +582,7 @@ fn behind_a_gap_placement_pauses_for_a_transfer() {
         ..Arrival::new(Picos::micros(at), 1500)
     };
     let card = ReceivingCard {
-        way: Way::Placement,
+        offload: ReceiveOffload::Placement,
         ..gathering(Bus::PCI32_33, 1)
     };
     let outcome = receive(&card, &[later(0, 1), later(100, 3), later(200, 4)]);
@@ -590,7 +590,7 @@ fn behind_a_gap_placement_pauses_for_a_transfer() {
     let fifty: Vec<_> = (1..=50)
         .map(|number| (0, number + u64::from(number > 1)))
         .collect();
-    let (placed, _) = at_once(Way::Placement, &fifty);
+    let (placed, _) = at_once(ReceiveOffload::Placement, &fifty);
     assert_eq!((placed.transfers, placed.copied), (2 + 1 + 2, 43 * 1460));
 }
 
@@ -603,7 +603,7 @@ fn a_datagram_comes_whole_or_not_at_all() {
         3 * 65_507
     );
     let card = ReceivingCard {
-        way: Way::Datagrams,
+        offload: ReceiveOffload::Datagrams,
         memory: 140_000,
         ..gathering(Bus::PCI32_33, 43)
     };
@@ -679,7 +679,7 @@ proptest! {
     ) {
         let line = GIGABIT;
         let card = ReceivingCard {
-            way: Way::Chunks,
+            offload: ReceiveOffload::Chunks,
             bus: Bus { per_transfer: Picos::ZERO, rate: line.rate },
             limits: Limits { frames: limits.0, bytes: 65_536, wait: Picos::micros(limits.1) },
             memory: usize::MAX,
@@ -721,16 +721,16 @@ proptest! {
     }
 
     #[test]
-    fn every_way_accounts_for_each_frame(
-        way in proptest::sample::select(&Way::ALL[..]),
+    fn every_offload_accounts_for_each_frame(
+        offload in proptest::sample::select(&ReceiveOffload::ALL[..]),
         (count, loss, seed) in (1..9u32, 0..200_000u32, any::<u64>()),
         (frames, wait, memory) in (0..50usize, 0..1000u64, 0..200_000usize),
     ) {
         let line = Line { loss, ..GIGABIT };
-        let of = if way == Way::Datagrams { Frames::Fragments } else { Frames::Segments(1500) };
+        let of = if offload == ReceiveOffload::Datagrams { Frames::Fragments } else { Frames::Segments(1500) };
         let arrivals = flows(line, mix(count, of, 400), seed);
         let card = ReceivingCard {
-            way,
+            offload,
             limits: Limits { frames, bytes: 65_536, wait: Picos::micros(wait) },
             memory,
             bus: Bus::PCI32_33,
@@ -740,6 +740,6 @@ proptest! {
         prop_assert_eq!(frames, arrivals.len() as u64);
         prop_assert!(outcome.cost.copied <= outcome.data);
         prop_assert!(outcome.cost.headers <= outcome.delivered);
-        prop_assert!(outcome.given_up == 0 || way == Way::Datagrams);
+        prop_assert!(outcome.given_up == 0 || offload == ReceiveOffload::Datagrams);
     }
 }

@@ -7,8 +7,8 @@ use super::Line;
 use super::line::{Cable, Fate};
 use super::random::Random;
 use super::receive::Arrival;
+use super::receive_offload::{TCP_IP, fragment};
 use super::time::Picos;
-use super::way::{TCP_IP, fragment};
 
 /// Frames of so much payload, one each `gap`, or as fast as the line. All of the payload counts. The same `seed` loses the same frames.
 #[must_use]

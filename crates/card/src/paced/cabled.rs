@@ -26,8 +26,8 @@ const BURST: usize = 64;
 pub(super) struct Cabled<W> {
     wire: W,
     is_line: bool,
-    out: Way,
-    home: Way,
+    out: LineDirection,
+    home: LineDirection,
     /// When the unit that is being sent is on the card.
     pub leaves: Picos,
     /// What has come, and waits for the bus.
@@ -35,15 +35,15 @@ pub(super) struct Cabled<W> {
     pub counters: PacedCounters,
 }
 
-/// Frames from the guest, or those to it: the cable, and what is under way on it.
+/// A line in one direction, from the guest or to it: the cable, and what is under way on it.
 #[derive(Debug)]
-struct Way {
+struct LineDirection {
     /// None: there is no line, and it takes no time.
     cable: Option<(Cable, Picos)>,
     store: Store,
 }
 
-impl Way {
+impl LineDirection {
     fn new(line: Option<Line>, seed: u64) -> Self {
         let on_the_way = line.map_or(0, |line| line.in_flight().min(MOST_IN_FLIGHT));
         Self {
@@ -103,9 +103,9 @@ impl<W> Cabled<W> {
         Self {
             wire,
             is_line: line.is_some(),
-            out: Way::new(line, seed),
+            out: LineDirection::new(line, seed),
             // Not the same frames both ways.
-            home: Way::new(line, !seed),
+            home: LineDirection::new(line, !seed),
             leaves: Picos::ZERO,
             card: Store::new(MEMORY),
             counters: PacedCounters::default(),
@@ -257,8 +257,8 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Cabled<W> {
                     gather(memory, unit.spans, rest) == Ok(true)
                 })
         };
-        let (way, counters) = (&mut self.out, &mut self.counters);
-        way.put(counters, self.leaves, unit.header, unit.len, copy)
+        let (direction, counters) = (&mut self.out, &mut self.counters);
+        direction.put(counters, self.leaves, unit.header, unit.len, copy)
     }
 
     // The wire is told when frames have come to it.

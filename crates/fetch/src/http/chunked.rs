@@ -9,13 +9,14 @@ const LINE_LIMIT: usize = 4096;
 /// chunk data, which goes from the wire to its destination.
 #[derive(Debug)]
 pub(crate) struct ChunkReader {
-    state: State,
+    state: ChunkState,
     /// Bytes taken in the current line, or of all trailers.
     taken: usize,
 }
 
+/// Where in the syntax of a chunked body a [`ChunkReader`] is.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ChunkState {
     /// In the digits of a size; none yet at `None`.
     Size(Option<u64>),
     /// Behind the size: extensions, which mean nothing here.
@@ -40,7 +41,7 @@ pub(crate) enum Next {
 impl ChunkReader {
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Size(None),
+            state: ChunkState::Size(None),
             taken: 0,
         }
     }
@@ -60,36 +61,36 @@ impl ChunkReader {
 
     fn step(&mut self, byte: u8) -> Result<Next, ChunkError> {
         match (self.state, byte) {
-            (State::Size(Some(size)) | State::Extension(size), b'\n') => {
+            (ChunkState::Size(Some(size)) | ChunkState::Extension(size), b'\n') => {
                 self.taken = 0;
                 if size == 0 {
-                    self.state = State::Trailer(true);
+                    self.state = ChunkState::Trailer(true);
                 } else {
-                    self.state = State::DataEnd(false);
+                    self.state = ChunkState::DataEnd(false);
                     return Ok(Next::Data(size));
                 }
             }
-            (State::Size(Some(size)), b';' | b' ' | b'\t' | b'\r') => {
-                self.state = State::Extension(size);
+            (ChunkState::Size(Some(size)), b';' | b' ' | b'\t' | b'\r') => {
+                self.state = ChunkState::Extension(size);
             }
-            (State::Size(size), _) => {
+            (ChunkState::Size(size), _) => {
                 let digit = char::from(byte).to_digit(16).ok_or(ChunkError::Size)?;
                 let size = size.unwrap_or(0).checked_mul(16).ok_or(ChunkError::Size)?;
-                self.state = State::Size(Some(size | u64::from(digit)));
+                self.state = ChunkState::Size(Some(size | u64::from(digit)));
             }
-            (State::Extension(_), _) => {}
-            (State::DataEnd(_), b'\n') => {
+            (ChunkState::Extension(_), _) => {}
+            (ChunkState::DataEnd(_), b'\n') => {
                 self.taken = 0;
-                self.state = State::Size(None);
+                self.state = ChunkState::Size(None);
             }
-            (State::DataEnd(false), b'\r') => self.state = State::DataEnd(true),
-            (State::DataEnd(_), _) => return Err(ChunkError::DataEnd),
-            (State::Trailer(true), b'\n') => return Ok(Next::End),
-            (State::Trailer(true), b'\r') => {}
-            (State::Trailer(_), _) => self.state = State::Trailer(byte == b'\n'),
+            (ChunkState::DataEnd(false), b'\r') => self.state = ChunkState::DataEnd(true),
+            (ChunkState::DataEnd(_), _) => return Err(ChunkError::DataEnd),
+            (ChunkState::Trailer(true), b'\n') => return Ok(Next::End),
+            (ChunkState::Trailer(true), b'\r') => {}
+            (ChunkState::Trailer(_), _) => self.state = ChunkState::Trailer(byte == b'\n'),
         }
         let limit = match self.state {
-            State::Trailer(_) => HEAD_LIMIT,
+            ChunkState::Trailer(_) => HEAD_LIMIT,
             _ => LINE_LIMIT,
         };
         if self.taken > limit {

@@ -9,10 +9,10 @@ use wireboot_net::NetError;
 use wireboot_nic::sim::LinkConfig;
 
 /// When an attempt ends, in microseconds after its start, and whether well.
-type End = (u64, bool);
+type AttemptEnd = (u64, bool);
 
 /// Attempts at `ends.len()` servers: the number of the one that wins, when it is known, and when each began, in milliseconds.
-fn raced(ends: Vec<End>) -> (Result<usize, NetError>, i64, Vec<(u16, i64)>) {
+fn raced(ends: Vec<AttemptEnd>) -> (Result<usize, NetError>, i64, Vec<(u16, i64)>) {
     let began = Rc::new(RefCell::new(Vec::new()));
     let log = began.clone();
     let (result, micros) = run(

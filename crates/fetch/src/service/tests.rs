@@ -3,7 +3,7 @@
 use super::*;
 use crate::dhcp::LeaseSource;
 use crate::testing;
-use crate::tftp::tests::{Log, Manner, serve};
+use crate::tftp::tests::{Log, TftpServerScript, serve};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::vec;
@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(manner: Manner) -> Self {
+    fn new(script: TftpServerScript) -> Self {
         let (near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         let clock = near.clock();
         let (commands, inbox) = channel(16);
@@ -53,7 +53,7 @@ impl Bench {
         let listener = stack.udp();
         let port = listener.port();
         let log = Rc::new(RefCell::new(Log::default()));
-        server.spawn(serve(stack, listener, manner, log.clone()));
+        server.spawn(serve(stack, listener, script, log.clone()));
         let mut bench = Self {
             service,
             server,
@@ -116,8 +116,8 @@ fn give(job: Job, bytes: u64) -> Option<Command> {
 
 #[test]
 fn more_downloads_than_run_together_all_arrive() {
-    let manner = Manner::default();
-    let mut bench = Bench::new(manner.clone());
+    let script = TftpServerScript::default();
+    let mut bench = Bench::new(script.clone());
     let jobs = 2 * MAX_CONCURRENT as u32 + 1;
     (0..jobs).for_each(|job| bench.get(job));
     bench.run(jobs as usize, give);
@@ -125,16 +125,16 @@ fn more_downloads_than_run_together_all_arrive() {
     assert!(bench.progress > 0);
     for (_, result) in bench.done {
         let file = result.unwrap();
-        assert!(file.memory.rest(0)[..file.len as usize] == manner.file);
-        assert_eq!(file.stats.bytes, manner.file.len() as u64);
+        assert!(file.memory.rest(0)[..file.len as usize] == script.file);
+        assert_eq!(file.stats.bytes, script.file.len() as u64);
         assert!(file.stats.micros > 0);
     }
 }
 
 #[test]
 fn a_job_without_memory_ends_and_the_others_go_on() {
-    let manner = Manner::default();
-    let mut bench = Bench::new(manner);
+    let script = TftpServerScript::default();
+    let mut bench = Bench::new(script);
     (1..=3).for_each(|job| bench.get(job));
     bench.run(3, |job, bytes| match job {
         1 => Some(Command::NoMemory { job }),
@@ -151,10 +151,10 @@ fn a_job_without_memory_ends_and_the_others_go_on() {
 #[test]
 fn a_file_takes_what_it_has_to_larger_memory() {
     // It does not tell its size.
-    let mut manner = Manner::default();
-    manner.refuse_options = true;
-    manner.file = (0..5_000_000_u32).map(|at| (at / 7) as u8).collect();
-    let mut bench = Bench::new(manner.clone());
+    let mut script = TftpServerScript::default();
+    script.refuse_options = true;
+    script.file = (0..5_000_000_u32).map(|at| (at / 7) as u8).collect();
+    let mut bench = Bench::new(script.clone());
     bench.get(1);
     let committed = Arc::default();
     bench.run(1, |job, bytes| {
@@ -168,12 +168,12 @@ fn a_file_takes_what_it_has_to_larger_memory() {
     while !file.rest(bytes.len()).is_empty() {
         bytes.extend(file.rest(bytes.len()));
     }
-    assert!(bytes == manner.file);
+    assert!(bytes == script.file);
 }
 
 #[test]
 fn a_cancelled_job_is_over_at_once_wherever_it_was() {
-    let mut bench = Bench::new(Manner::default());
+    let mut bench = Bench::new(TftpServerScript::default());
     (1..=2).for_each(|job| bench.get(job));
     // Job 1 is cancelled while it waits for memory.
     bench.run(2, |job, bytes| match job {
@@ -188,7 +188,7 @@ fn a_cancelled_job_is_over_at_once_wherever_it_was() {
 
 #[test]
 fn what_is_no_url_is_refused_and_a_name_without_servers_unresolved() {
-    let mut bench = Bench::new(Manner::default());
+    let mut bench = Bench::new(TftpServerScript::default());
     for (job, url) in [
         (1, "ftp://a/b"),
         (2, "linux"),
@@ -232,7 +232,7 @@ fn pass(bench: &mut Bench, micros: i64) {
 
 #[test]
 fn name_servers_of_both_leases_are_each_asked_once() {
-    let mut bench = Bench::new(Manner::default());
+    let mut bench = Bench::new(TftpServerScript::default());
     let [first, second]: [Ipv4Addr; 2] = [SERVER, Ipv4Addr::new(10, 0, 0, 3)];
     let lease = Lease {
         dns: vec![first, second, first],
@@ -258,7 +258,7 @@ fn name_servers_of_both_leases_are_each_asked_once() {
 
 #[test]
 fn ipv6_alone_waits_for_a_router_and_then_goes_on() {
-    let mut bench = Bench::new(Manner::default());
+    let mut bench = Bench::new(TftpServerScript::default());
     // The service forgets the lease by IPv4 that the bench gives.
     pass(&mut bench, 10_000);
     bench.service.shared.leases.borrow_mut().v4 = None;
@@ -288,7 +288,7 @@ fn ipv6_alone_waits_for_a_router_and_then_goes_on() {
 
 #[test]
 fn no_more_downloads_run_together_than_share_the_buffers() {
-    let mut bench = Bench::new(Manner::default());
+    let mut bench = Bench::new(TftpServerScript::default());
     (0..=MAX_CONCURRENT as u32).for_each(|job| bench.get(job));
     pass(&mut bench, 200_000);
     assert_eq!(bench.service.shared.running.get(), MAX_CONCURRENT);
@@ -298,7 +298,7 @@ fn no_more_downloads_run_together_than_share_the_buffers() {
 
 #[test]
 fn what_is_given_to_another_engine_is_counted() {
-    let mut bench = Bench::new(Manner::default());
+    let mut bench = Bench::new(TftpServerScript::default());
     let (lead, _others) = wireboot_net::team(&Steering::by_port(2));
     bench.service.engine.join(lead);
     // All frames come to the first engine, and an odd port is the second one's.
@@ -314,7 +314,7 @@ fn what_is_given_to_another_engine_is_counted() {
 
 #[test]
 fn the_link_below_a_tap_is_told_when_it_changes() {
-    let mut bench = Bench::new(Manner::default());
+    let mut bench = Bench::new(TftpServerScript::default());
     let turn = |bench: &mut Bench| {
         bench.clock.advance(LINK_LOOKS.total_micros() as i64);
         let now = Instant::from_micros(bench.clock.now());

@@ -3,7 +3,7 @@
 use super::{Delivery, Interface, NextHop, error_delivery};
 use crate::checksum;
 use crate::fragments::Fragment;
-use crate::ipv6::cache::Heard;
+use crate::ipv6::cache::NeighborUpdate;
 use crate::packet::{
     ARP_IPV4, Arp, BROADCAST, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_ICMP, PROTOCOL_TCP,
     PROTOCOL_UDP, Version, is_host, put,
@@ -69,7 +69,7 @@ impl Interface {
 
     /// Hears an ARP packet: who answers, who asks for us, and who uses the address that is being probed (RFC 5227,
     /// section 2.1.1). Returns what it says of its sender.
-    pub(crate) fn arp(&mut self, arp: &Arp, now: Instant) -> Option<Heard> {
+    pub(crate) fn arp(&mut self, arp: &Arp, now: Instant) -> Option<NeighborUpdate> {
         if arp.sender_mac == self.station {
             return None;
         }
@@ -79,20 +79,20 @@ impl Interface {
                 *claimed = Some(arp.sender_mac);
             }
         }
-        let heard = (!arp.sender.is_unspecified()).then_some(Heard {
+        let update = (!arp.sender.is_unspecified()).then_some(NeighborUpdate {
             address: arp.sender.into(),
             mac: Some(arp.sender_mac),
             solicited: arp.reply,
             override_: true,
         });
-        if let Some(heard) = &heard {
-            self.heard(heard, now);
+        if let Some(update) = &update {
+            self.update_neighbor(update, now);
         }
         if !arp.reply && self.address4() == Some(arp.target) && self.outbox.has_room_for_answer() {
             let frame = arp_packet(2, self.station, arp.target, arp.sender_mac, arp.sender);
             self.push(frame, Offload::None, NextHop::Known(arp.sender_mac), now);
         }
-        heard
+        update
     }
 
     /// Sends one probe for the address that is being probed (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).

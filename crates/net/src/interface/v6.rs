@@ -2,7 +2,7 @@
 
 use super::{Delivery, Interface, NextHop, error_delivery, group_mac};
 use crate::fragments::Fragment;
-use crate::ipv6::cache::Heard;
+use crate::ipv6::cache::NeighborUpdate;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
 use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
 use crate::ipv6::mld::{self, Mld};
@@ -250,9 +250,9 @@ impl Interface {
             // Neighbour discovery never comes in fragments (RFC 6980).
             133..=137 if !upper.fragmented => {
                 let said = ndisc::parse(packet, message)?;
-                let heard = self.discovery(packet.source, &said, now)?;
-                self.heard(&heard, now);
-                Some(Delivery::Neighbor(heard))
+                let update = self.discovery(packet.source, &said, now)?;
+                self.update_neighbor(&update, now);
+                Some(Delivery::Neighbor(update))
             }
             mld::QUERY => {
                 let random = self.random.next_u16();
@@ -275,11 +275,16 @@ impl Interface {
     }
 
     /// Neighbour and router discovery, whose messages are checked already. Returns what is said of a neighbour's Ethernet address.
-    fn discovery(&mut self, source: Ipv6Addr, said: &Message, now: Instant) -> Option<Heard> {
+    fn discovery(
+        &mut self,
+        source: Ipv6Addr,
+        said: &Message,
+        now: Instant,
+    ) -> Option<NeighborUpdate> {
         self.changed = true;
         let v6 = self.v6.as_mut()?;
         // Who speaks for itself, asked or not.
-        let speaks = |mac: Option<MacAddress>| mac.map(|mac| Heard::unasked(source, mac));
+        let speaks = |mac: Option<MacAddress>| mac.map(|mac| NeighborUpdate::unasked(source, mac));
         match said {
             // We are no router.
             Message::RouterAdvertisement(_) if v6.slaac.is_ours(source, now) => None,
@@ -295,7 +300,7 @@ impl Interface {
             }
             Message::NeighborAdvertisement(said) => {
                 v6.slaac.heard_na(said, now);
-                Some(Heard {
+                Some(NeighborUpdate {
                     address: said.target.into(),
                     mac: said.target_link,
                     solicited: said.solicited,
@@ -305,7 +310,7 @@ impl Interface {
             Message::Redirect(said) => {
                 let known = v6.slaac.routers.heard_redirect(source, said, now);
                 let mac = said.target_link.filter(|_| known)?;
-                Some(Heard::unasked(said.target, mac))
+                Some(NeighborUpdate::unasked(said.target, mac))
             }
         }
     }

@@ -23,8 +23,9 @@ const INCOMPLETE: usize = 8;
 /// An entry used within this time gives way to no other.
 const IN_USE: Duration = Duration::from_secs(10);
 
+/// The reachability state of a neighbour (RFC 4861, section 7.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReachabilityState {
     /// Nobody has answered yet.
     Incomplete { asked: u8, next: Instant },
     /// Answered until then.
@@ -42,21 +43,21 @@ struct Entry {
     address: IpAddr,
     /// Meaningless while incomplete.
     mac: MacAddress,
-    state: State,
+    state: ReachabilityState,
     used: Instant,
 }
 
 /// What a neighbour says of an address: a neighbour advertisement about its *target*; ARP about its sender; a solicitation's
 /// or router advertisement's source link-layer address about the source (not solicited, with override).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct NeighborUpdate {
     pub address: IpAddr,
     pub mac: Option<MacAddress>,
     pub solicited: bool,
     pub override_: bool,
 }
 
-impl Heard {
+impl NeighborUpdate {
     /// A neighbour says of itself or another what nobody asked for.
     pub(crate) fn unasked(address: Ipv6Addr, mac: MacAddress) -> Self {
         Self {
@@ -86,12 +87,12 @@ impl Cache {
         let entry = self.find(address)?;
         entry.used = now;
         match entry.state {
-            State::Incomplete { .. } => return None,
-            State::Reachable { until } if now < until => {}
-            State::Reachable { .. } | State::Stale => {
-                entry.state = State::Delay { until: now + DELAY };
+            ReachabilityState::Incomplete { .. } => return None,
+            ReachabilityState::Reachable { until } if now < until => {}
+            ReachabilityState::Reachable { .. } | ReachabilityState::Stale => {
+                entry.state = ReachabilityState::Delay { until: now + DELAY };
             }
-            State::Delay { .. } | State::Probe { .. } => {}
+            ReachabilityState::Delay { .. } | ReachabilityState::Probe { .. } => {}
         }
         Some(entry.mac)
     }
@@ -102,7 +103,8 @@ impl Cache {
         if ours || self.find(address).is_some() {
             return !ours;
         }
-        let incomplete = |entry: &Entry| matches!(entry.state, State::Incomplete { .. });
+        let incomplete =
+            |entry: &Entry| matches!(entry.state, ReachabilityState::Incomplete { .. });
         let waiting = self.0.iter().filter(|entry| incomplete(entry)).count();
         if waiting >= INCOMPLETE || self.0.len() >= ENTRIES {
             let idle = |entry: &Entry| now >= entry.used + IN_USE;
@@ -122,7 +124,7 @@ impl Cache {
         let entry = Entry {
             address,
             mac: [0; 6],
-            state: State::Incomplete {
+            state: ReachabilityState::Incomplete {
                 asked: 0,
                 next: now,
             },
@@ -132,26 +134,29 @@ impl Cache {
         true
     }
 
-    /// Hears a neighbour (RFC 4861, section 7.2.5). `ours`: the address is our own, about which others are not believed.
-    pub(crate) fn heard(&mut self, heard: &Heard, ours: bool, now: Instant) {
-        if ours || heard.mac.is_some_and(|mac| !is_station(mac)) {
+    /// Takes in what a neighbour says (RFC 4861, section 7.2.5). `ours`: the address is our own, about which others are not believed.
+    pub(crate) fn update(&mut self, update: &NeighborUpdate, ours: bool, now: Instant) {
+        if ours || update.mac.is_some_and(|mac| !is_station(mac)) {
             return;
         }
-        let Some(entry) = self.find(heard.address) else {
+        let Some(entry) = self.find(update.address) else {
             return;
         };
-        let open = matches!(entry.state, State::Incomplete { .. } | State::Probe { .. });
-        let solicited = heard.solicited && open;
-        let reachable = State::Reachable {
+        let open = matches!(
+            entry.state,
+            ReachabilityState::Incomplete { .. } | ReachabilityState::Probe { .. }
+        );
+        let solicited = update.solicited && open;
+        let reachable = ReachabilityState::Reachable {
             until: now + REACHABLE_TIME,
         };
-        let incomplete = matches!(entry.state, State::Incomplete { .. });
-        let changes = heard.mac.is_some_and(|mac| mac != entry.mac);
-        match heard.mac {
+        let incomplete = matches!(entry.state, ReachabilityState::Incomplete { .. });
+        let changes = update.mac.is_some_and(|mac| mac != entry.mac);
+        match update.mac {
             None if incomplete => {}
-            _ if changes && !heard.override_ && !incomplete => {
-                if matches!(entry.state, State::Reachable { .. }) {
-                    entry.state = State::Stale;
+            _ if changes && !update.override_ && !incomplete => {
+                if matches!(entry.state, ReachabilityState::Reachable { .. }) {
+                    entry.state = ReachabilityState::Stale;
                 }
             }
             mac => {
@@ -159,7 +164,7 @@ impl Cache {
                 if solicited {
                     entry.state = reachable;
                 } else if changes {
-                    entry.state = State::Stale;
+                    entry.state = ReachabilityState::Stale;
                 }
             }
         }
@@ -168,9 +173,9 @@ impl Cache {
     /// A connection got forward by this neighbour (RFC 4861, section 7.3.1).
     pub(crate) fn confirm(&mut self, address: IpAddr, now: Instant) {
         if let Some(entry) = self.find(address)
-            && !matches!(entry.state, State::Incomplete { .. })
+            && !matches!(entry.state, ReachabilityState::Incomplete { .. })
         {
-            entry.state = State::Reachable {
+            entry.state = ReachabilityState::Reachable {
                 until: now + REACHABLE_TIME,
             };
         }
@@ -182,8 +187,8 @@ impl Cache {
         let index = self.0.iter().position(due)?;
         let entry = self.0.get_mut(index)?;
         let (asked, at) = match entry.state {
-            State::Incomplete { asked, .. } => (asked, None),
-            State::Probe { asked, .. } => (asked, Some(entry.mac)),
+            ReachabilityState::Incomplete { asked, .. } => (asked, None),
+            ReachabilityState::Probe { asked, .. } => (asked, Some(entry.mac)),
             _ => (0, Some(entry.mac)),
         };
         let address = entry.address;
@@ -193,8 +198,8 @@ impl Cache {
         }
         let (asked, next) = (asked + 1, now + INTERVAL);
         entry.state = match at {
-            None => State::Incomplete { asked, next },
-            Some(_) => State::Probe { asked, next },
+            None => ReachabilityState::Incomplete { asked, next },
+            Some(_) => ReachabilityState::Probe { asked, next },
         };
         Some(Due::Ask(address, at))
     }
@@ -202,8 +207,8 @@ impl Cache {
     /// The request that was due for `address` cannot be sent before `until`.
     pub(crate) fn postpone(&mut self, address: IpAddr, until: Instant) {
         if let Some(entry) = self.find(address)
-            && let State::Incomplete { asked, next } | State::Probe { asked, next } =
-                &mut entry.state
+            && let ReachabilityState::Incomplete { asked, next }
+            | ReachabilityState::Probe { asked, next } = &mut entry.state
         {
             *asked = asked.saturating_sub(1);
             *next = until;
@@ -223,9 +228,11 @@ impl Cache {
 /// When there is something to do for an entry.
 fn next(entry: &Entry) -> Option<Instant> {
     match entry.state {
-        State::Incomplete { next, .. } | State::Probe { next, .. } => Some(next),
-        State::Delay { until } => Some(until),
-        State::Reachable { .. } | State::Stale => None,
+        ReachabilityState::Incomplete { next, .. } | ReachabilityState::Probe { next, .. } => {
+            Some(next)
+        }
+        ReachabilityState::Delay { until } => Some(until),
+        ReachabilityState::Reachable { .. } | ReachabilityState::Stale => None,
     }
 }
 
@@ -249,8 +256,8 @@ mod tests {
         }
     }
 
-    fn says(last: u16, mac: MacAddress, solicited: bool, override_: bool) -> Heard {
-        Heard {
+    fn says(last: u16, mac: MacAddress, solicited: bool, override_: bool) -> NeighborUpdate {
+        NeighborUpdate {
             address: ip(last),
             mac: Some(mac),
             solicited,
@@ -267,16 +274,16 @@ mod tests {
         let mut cache = Cache::default();
         assert!(cache.want(ip(last), false, at(0)));
         cache.due(at(0));
-        cache.heard(&says(last, A, true, true), false, at(0));
+        cache.update(&says(last, A, true, true), false, at(0));
         assert_eq!(cache.lookup(ip(last), at(0)), Some(A));
         cache
     }
 
-    fn state(cache: &mut Cache, last: u16) -> State {
+    fn state(cache: &mut Cache, last: u16) -> ReachabilityState {
         cache.find(ip(last)).unwrap().state
     }
 
-    const REACHABLE: State = State::Reachable {
+    const REACHABLE: ReachabilityState = ReachabilityState::Reachable {
         until: Instant::from_millis(30_000),
     };
 
@@ -290,7 +297,7 @@ mod tests {
         assert_eq!(all_due(&mut cache, at(0)), [ask(8), ask(7)]);
         assert_eq!(cache.lookup(ip(7), at(0)), None);
         assert_eq!(all_due(&mut cache, at(99)), []);
-        cache.heard(&says(8, A, true, true), false, at(99));
+        cache.update(&says(8, A, true, true), false, at(99));
         let mut asked = Vec::new();
         for ms in 100..1000 {
             for due in all_due(&mut cache, at(ms)) {
@@ -326,7 +333,7 @@ mod tests {
         let ask = Due::Ask(ip(7), Some(A));
         assert_eq!(all_due(&mut cache, at(66_000)), [ask]);
         assert_eq!(cache.lookup(ip(7), at(66_000)), Some(A));
-        cache.heard(&says(7, A, true, false), false, at(66_050));
+        cache.update(&says(7, A, true, false), false, at(66_050));
         assert_eq!(cache.poll_at(), None);
         assert_eq!(cache.lookup(ip(7), at(100_000)), Some(A));
         let asked = (105_000..110_000).flat_map(|ms| all_due(&mut cache, at(ms)));
@@ -342,39 +349,39 @@ mod tests {
     fn spoofed_entries() {
         let mut cache = Cache::default();
         for (solicited, override_) in [(false, false), (false, true), (true, false), (true, true)] {
-            cache.heard(&says(7, A, solicited, override_), false, at(0));
+            cache.update(&says(7, A, solicited, override_), false, at(0));
         }
         assert_eq!(cache.lookup(ip(7), at(0)), None);
         // Our own address is neither asked for nor believed.
         assert!(!cache.want(ip(9), true, at(0)));
         assert_eq!(cache.due(at(0)), None);
         cache.want(ip(7), false, at(0));
-        cache.heard(&says(7, A, true, true), true, at(0));
+        cache.update(&says(7, A, true, true), true, at(0));
         for wrong in [
             [0; 6],
             [0xff; 6],
             [0x33, 0x33, 0, 0, 0, 1],
             [1, 0, 0x5e, 0, 0, 1],
         ] {
-            cache.heard(&says(7, wrong, true, true), false, at(0));
+            cache.update(&says(7, wrong, true, true), false, at(0));
         }
         // Without an Ethernet address; about another one.
         let mut without = says(7, A, true, true);
         without.mac = None;
-        cache.heard(&without, false, at(0));
-        cache.heard(&says(6, B, true, true), false, at(0));
+        cache.update(&without, false, at(0));
+        cache.update(&says(6, B, true, true), false, at(0));
         cache.confirm(ip(7), at(0));
         assert_eq!(cache.lookup(ip(7), at(0)), None);
-        cache.heard(&says(7, A, true, true), false, at(0));
+        cache.update(&says(7, A, true, true), false, at(0));
         assert_eq!(cache.lookup(ip(7), at(0)), Some(A));
-        cache.heard(&says(7, [0xff; 6], true, true), false, at(0));
+        cache.update(&says(7, [0xff; 6], true, true), false, at(0));
         assert_eq!(cache.lookup(ip(7), at(0)), Some(A));
     }
 
     /// RFC 4861, section 7.2.5, and its appendix C.
     #[test]
     fn an_entry_is_changed_by_the_rules() {
-        let stale = State::Stale;
+        let stale = ReachabilityState::Stale;
         // Ethernet address, solicited, override; what the entry is then, from reachable and from stale.
         for (mac, solicited, override_, mac_then, from_reachable, from_stale) in [
             (A, false, false, A, REACHABLE, stale),
@@ -389,7 +396,7 @@ mod tests {
             for (from, then) in [(REACHABLE, from_reachable), (stale, from_stale)] {
                 let mut cache = knows(7);
                 cache.find(ip(7)).unwrap().state = from;
-                cache.heard(&says(7, mac, solicited, override_), false, at(10));
+                cache.update(&says(7, mac, solicited, override_), false, at(10));
                 assert_eq!(
                     state(&mut cache, 7),
                     then,
@@ -406,12 +413,12 @@ mod tests {
             (B, true, false, false),
         ] {
             let mut cache = knows(7);
-            let probe = State::Probe {
+            let probe = ReachabilityState::Probe {
                 asked: 1,
                 next: at(0),
             };
             cache.find(ip(7)).unwrap().state = probe;
-            cache.heard(&says(7, mac, solicited, override_), false, at(0));
+            cache.update(&says(7, mac, solicited, override_), false, at(0));
             assert_eq!(
                 state(&mut cache, 7) == REACHABLE,
                 reachable,
@@ -420,17 +427,17 @@ mod tests {
         }
         let mut cache = Cache::default();
         cache.want(ip(7), false, at(0));
-        cache.heard(&says(7, A, false, false), false, at(0));
+        cache.update(&says(7, A, false, false), false, at(0));
         assert_eq!(state(&mut cache, 7), stale);
         // Confirmed without an Ethernet address.
         let mut cache = knows(7);
-        cache.find(ip(7)).unwrap().state = State::Probe {
+        cache.find(ip(7)).unwrap().state = ReachabilityState::Probe {
             asked: 1,
             next: at(0),
         };
         let mut without = says(7, A, true, false);
         without.mac = None;
-        cache.heard(&without, false, at(0));
+        cache.update(&without, false, at(0));
         assert_eq!(
             (state(&mut cache, 7), cache.lookup(ip(7), at(0))),
             (REACHABLE, Some(A))
@@ -456,7 +463,7 @@ mod tests {
         let mut cache = Cache::default();
         for last in 0..ENTRIES as u16 {
             assert!(cache.want(ip(last), false, at(last.into())));
-            cache.heard(&says(last, A, true, true), false, at(last.into()));
+            cache.update(&says(last, A, true, true), false, at(last.into()));
         }
         assert!(!cache.want(ip(99), false, at(9_999)));
         assert!(cache.want(ip(99), false, at(10_000)));
@@ -483,7 +490,7 @@ mod tests {
                 now += i64::from(last) * 10;
                 match step {
                     0 => _ = cache.want(ip(last), false, at(now)),
-                    1 => cache.heard(&says(last, if a { A } else { B }, a, b), false, at(now)),
+                    1 => cache.update(&says(last, if a { A } else { B }, a, b), false, at(now)),
                     2 => _ = cache.lookup(ip(last), at(now)),
                     3 => cache.confirm(ip(last), at(now)),
                     _ => _ = all_due(&mut cache, at(now)),

@@ -1,6 +1,6 @@
 //! The bodies of fuzz targets. They panic when a promise is broken.
 
-use super::cache::{Cache, Due, Heard};
+use super::cache::{Cache, Due, NeighborUpdate};
 use super::header::{self, ICMP, Packet};
 use super::mld::Mld;
 use super::ndisc::{self, Message};
@@ -104,14 +104,14 @@ impl Station {
     }
 
     fn hear(&mut self, address: Ipv6Addr, mac: Option<[u8; 6]>, solicited: bool, override_: bool) {
-        let heard = Heard {
+        let update = NeighborUpdate {
             address: address.into(),
             mac,
             solicited,
             override_,
         };
         let ours = self.slaac.is_ours(address, self.now);
-        self.cache.heard(&heard, ours, self.now);
+        self.cache.update(&update, ours, self.now);
     }
 
     fn message(&mut self, source: Ipv6Addr, message: &Message) {

@@ -1,7 +1,7 @@
 //! The connections of an engine: finding the one of a segment, sharing the receive ring among them, and sending what they have to say.
 
 use super::buffer::ReceiveBuffer;
-use super::segments::Way;
+use super::segments::SegmentSender;
 use super::send_buffer::SendBuffer;
 use super::window;
 use crate::interface::Interface;
@@ -322,12 +322,12 @@ impl Flows {
     ) {
         for (ends, reply) in core::mem::take(&mut self.resets) {
             if let Some(path) = interface.path(ends.local_end().ip(), ends.remote_end().ip(), now) {
-                let way = Way {
+                let sender = SegmentSender {
                     path,
                     ends,
                     properties,
                 };
-                way.send(&reply.into(), &SendBuffer::default(), tx);
+                sender.send(&reply.into(), &SendBuffer::default(), tx);
             }
         }
         let (mut readers, mut taken) = (0_u32, 0_u32);
@@ -369,7 +369,7 @@ fn transmit(
     let Some(path) = flow.path(interface, now) else {
         return;
     };
-    let way = Way {
+    let sender = SegmentSender {
         path,
         ends: flow.ends,
         properties,
@@ -382,7 +382,7 @@ fn transmit(
             if frames == 0 {
                 return;
             }
-            unit = match way.card_unit() {
+            unit = match sender.card_unit() {
                 0 => frames * usize::from(flow.connection.mss()),
                 unit => unit,
             };
@@ -395,7 +395,7 @@ fn transmit(
         let Some(out) = flow.connection.transmit(now, &limits) else {
             return;
         };
-        let sent = way.send(&out, &flow.send, tx);
+        let sent = sender.send(&out, &flow.send, tx);
         if sent < out.len {
             // The ring has room for frames, but not for such units.
             flow.connection.take_back(&out, sent as u32);

@@ -12,14 +12,14 @@ const CHECKSUM: usize = 16;
 /// The longest headers of a segment, with all options that TCP has room for.
 const HEADERS: usize = ETHERNET_HEADER + IPV6_HEADER + 60;
 
-/// The way that a connection's segments take.
-pub(super) struct Way<'a> {
+/// Sends segments of a connection along a path.
+pub(super) struct SegmentSender<'a> {
     pub path: Path,
     pub ends: Ends,
     pub properties: &'a Properties,
 }
 
-impl Way<'_> {
+impl SegmentSender<'_> {
     /// Most payload bytes of a unit that the card cuts; 0 where it cuts none.
     pub(super) fn card_unit(&self) -> usize {
         let headers = headers_len(&self.path.remote) + TCP_HEADER;
@@ -145,7 +145,7 @@ mod tests {
         len: usize,
         room: usize,
     ) -> (usize, Vec<(Vec<u8>, Offload)>) {
-        let way = Way {
+        let sender = SegmentSender {
             path: Path {
                 station: [2, 0, 0, 0, 0, 2],
                 next_hop: [2, 0, 0, 0, 0, 1],
@@ -173,7 +173,7 @@ mod tests {
             room,
             ..Card::default()
         };
-        let sent = way.send(&unit, &buffer, &mut card);
+        let sent = sender.send(&unit, &buffer, &mut card);
         (sent, card.frames)
     }
 

@@ -20,7 +20,7 @@ use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use std::vec;
 use std::vec::Vec;
-use wireboot_nic::sim::multiqueue::{Manner, Pair, multiqueue};
+use wireboot_nic::sim::multiqueue::{Pair, PairSelection, multiqueue};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{MacAddress, Nic, Offload, Receive, Steering, Transmit};
 use wireboot_tcp::{Duration, Instant};
@@ -32,7 +32,7 @@ fn engines(
     pairs: usize,
     wire: LinkConfig,
     coalesce: bool,
-    manner: Manner,
+    selection: PairSelection,
 ) -> (Vec<Engine<Pair>>, SimNic, Clock) {
     let (mut near, far) = sim::link(wire, wire, 5);
     near.configure(NicConfig {
@@ -45,7 +45,7 @@ fn engines(
     let steering = Steering::by_port(pairs);
     let (leader, workers) = team(&steering);
     let places = core::iter::once(leader).chain(workers);
-    let engines = multiqueue(near, steering, manner)
+    let engines = multiqueue(near, steering, selection)
         .into_iter()
         .zip(places)
         .enumerate()
@@ -90,23 +90,28 @@ fn each_engine_has_its_connections_whatever_queue_their_frames_come_to() {
         corrupt: 0.002,
         ..LinkConfig::default()
     };
-    for (wire, coalesce, manner) in [
-        (LinkConfig::default(), false, Manner::Steered),
-        (LinkConfig::default(), false, Manner::Missteered(1)),
+    for (wire, coalesce, selection) in [
+        (LinkConfig::default(), false, PairSelection::Steered),
+        (LinkConfig::default(), false, PairSelection::Missteered(1)),
         // Of joined segments the checksum field is stale: the device's word must come along.
-        (LinkConfig::default(), true, Manner::Missteered(2)),
+        (LinkConfig::default(), true, PairSelection::Missteered(2)),
         // Here it must not be taken for granted.
-        (rough, false, Manner::Missteered(3)),
-        (rough, true, Manner::Missteered(4)),
+        (rough, false, PairSelection::Missteered(3)),
+        (rough, true, PairSelection::Missteered(4)),
     ] {
         for version in Version::BOTH {
-            each_has_its_connections(version, wire, coalesce, manner);
+            each_has_its_connections(version, wire, coalesce, selection);
         }
     }
 }
 
-fn each_has_its_connections(version: Version, wire: LinkConfig, coalesce: bool, manner: Manner) {
-    let (mut engines, far, clock) = engines(version, 3, wire, coalesce, manner);
+fn each_has_its_connections(
+    version: Version,
+    wire: LinkConfig,
+    coalesce: bool,
+    selection: PairSelection,
+) {
+    let (mut engines, far, clock) = engines(version, 3, wire, coalesce, selection);
     let file = pattern(700_000);
     let mut server = FileServer::new(far, file.clone(), 3, 64 * 1024);
     let done = Rc::new(RefCell::new(Vec::new()));
@@ -133,13 +138,14 @@ fn each_has_its_connections(version: Version, wire: LinkConfig, coalesce: bool, 
     let (frames, lost) = forwarded.fold((0, 0), |sum, f| (sum.0 + f.frames, sum.1 + f.lost));
     // The answers to the workers' requests for the server, and little else.
     let few = frames <= 12;
-    assert_eq!(few, manner == Manner::Steered, "{frames} frames");
-    assert!(lost == 0 || manner != Manner::Steered);
+    assert_eq!(few, selection == PairSelection::Steered, "{frames} frames");
+    assert!(lost == 0 || selection != PairSelection::Steered);
 }
 
 /// Sends `frame` and returns what comes back.
-fn answers(version: Version, frame: &[u8], manner: Manner) -> Vec<Vec<u8>> {
-    let (mut engines, mut far, clock) = engines(version, 4, LinkConfig::default(), false, manner);
+fn answers(version: Version, frame: &[u8], selection: PairSelection) -> Vec<Vec<u8>> {
+    let (mut engines, mut far, clock) =
+        engines(version, 4, LinkConfig::default(), false, selection);
     let (_, tx) = far.split();
     tx.send(frame.len(), Offload::None, &mut |room| {
         room.copy_from_slice(frame)
@@ -182,7 +188,7 @@ fn the_station_answers_once_wherever_the_question_arrives() {
         let right =
             |frame: &&Vec<u8>| frame[12..14] == answer[..2] && frame[place.clone()] == answer[2..];
         for seed in 0..8 {
-            let answers = answers(version, &question, Manner::Missteered(seed));
+            let answers = answers(version, &question, PairSelection::Missteered(seed));
             assert_eq!(answers.iter().filter(right).count(), 1);
         }
     }
@@ -197,8 +203,9 @@ struct Uploads {
 }
 
 impl Uploads {
-    fn new(version: Version, manner: Manner) -> Self {
-        let (mut engines, far, clock) = engines(version, 3, LinkConfig::default(), false, manner);
+    fn new(version: Version, selection: PairSelection) -> Self {
+        let (mut engines, far, clock) =
+            engines(version, 3, LinkConfig::default(), false, selection);
         let connected = Rc::new(Cell::new(0));
         for engine in &mut engines {
             let (stack, connected) = (engine.stack(), connected.clone());
@@ -291,12 +298,12 @@ impl Uploads {
 fn who_sent_a_packet_too_big_hears_of_it() {
     for version in Version::BOTH {
         let headers = too_big(version).2 as u16 + 20;
-        for manner in [
-            Manner::Steered,
-            Manner::Missteered(1),
-            Manner::Missteered(2),
+        for selection in [
+            PairSelection::Steered,
+            PairSelection::Missteered(1),
+            PairSelection::Missteered(2),
         ] {
-            let mut uploads = Uploads::new(version, manner);
+            let mut uploads = Uploads::new(version, selection);
             let before = uploads.mss();
             for index in 0..3 {
                 assert_eq!(uploads.mss()[index..], before[index..]);
@@ -307,7 +314,7 @@ fn who_sent_a_packet_too_big_hears_of_it() {
                 assert_eq!(
                     uploads.mss()[index],
                     1300 - headers,
-                    "{version:?} {manner:?}"
+                    "{version:?} {selection:?}"
                 );
             }
         }
@@ -318,19 +325,19 @@ fn who_sent_a_packet_too_big_hears_of_it() {
 fn each_engine_hears_that_a_neighbour_has_moved() {
     const OTHER_MAC: MacAddress = [2, 0, 0, 0, 0, 0x0c];
     for version in Version::BOTH {
-        for manner in [
-            Manner::Steered,
-            Manner::Missteered(1),
-            Manner::Missteered(2),
+        for selection in [
+            PairSelection::Steered,
+            PairSelection::Missteered(1),
+            PairSelection::Missteered(2),
         ] {
-            let mut uploads = Uploads::new(version, manner);
+            let mut uploads = Uploads::new(version, selection);
             assert_eq!(uploads.neighbors(), [SERVER_MAC; 3]);
             uploads.host.say(&here(version, OTHER_MAC));
             uploads.turns(4);
             assert_eq!(
                 uploads.neighbors(),
                 [OTHER_MAC; 3],
-                "{version:?} {manner:?}"
+                "{version:?} {selection:?}"
             );
         }
     }
@@ -425,7 +432,8 @@ fn without_a_port_that_leads_home_there_is_no_connection() {
 #[test]
 fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
     let wire = LinkConfig::default();
-    let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Steered);
+    let (mut engines, mut far, clock) =
+        engines(Version::V4, 2, wire, false, PairSelection::Steered);
     let mut turn = || -> Vec<bool> {
         clock.advance(200);
         let now = Instant::from_micros(clock.now());
@@ -446,7 +454,8 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
 #[test]
 fn what_a_worker_does_not_take_in_time_is_counted_as_lost() {
     let wire = LinkConfig::default();
-    let (mut engines, mut far, clock) = engines(Version::V4, 2, wire, false, Manner::Steered);
+    let (mut engines, mut far, clock) =
+        engines(Version::V4, 2, wire, false, PairSelection::Steered);
     let frame = here(Version::V4, SERVER_MAC);
     for _ in 0..70 {
         let (_, tx) = far.split();

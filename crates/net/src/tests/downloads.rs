@@ -1,7 +1,7 @@
 //! Downloads over TCP from smoltcp, over both IP versions.
 
 use super::forged::{Bench, tcp};
-use super::server::{End, FileServer};
+use super::server::{FileServer, FileServerEnd};
 use super::{CLIENT, PATIENCE, REQUEST, SERVER, Version, pattern};
 use crate::{Engine, Ipv4Addr, Ipv6Addr, Memory, NetError, Region};
 use alloc::rc::Rc;
@@ -23,7 +23,7 @@ struct Case {
     seed: u64,
     /// Lengths of the reads into memory; the rest is read without a destination.
     reads: Vec<usize>,
-    end: End,
+    end: FileServerEnd,
     patience: Duration,
     /// Most bytes that the server has on their way.
     server_buffer: usize,
@@ -65,7 +65,7 @@ impl Case {
             file,
             wire: LinkConfig::default(),
             seed: 1,
-            end: End::Fin,
+            end: FileServerEnd::Fin,
             patience: PATIENCE,
             server_buffer: 256 * 1024,
             turn: 5,
@@ -218,7 +218,7 @@ fn large_units_and_scattered_parts_arrive_whole() {
 fn a_reset_is_an_error_after_what_came_before() {
     for version in Version::BOTH {
         let mut case = Case::new(version, pattern(2_000_000));
-        case.end = End::Reset(1_000_000);
+        case.end = FileServerEnd::Reset(1_000_000);
         let outcome = case.run();
         assert_eq!(outcome.end, Err(NetError::Reset));
     }
@@ -460,12 +460,12 @@ proptest! {
         match end {
             0 => {
                 // A reset is sent once: nothing may swallow it.
-                case.end = End::Reset(at);
+                case.end = FileServerEnd::Reset(at);
                 (case.wire.loss, case.wire.corrupt) = (0.0, 0.0);
                 case.nic.receive_frames = 512;
             }
             1 => {
-                case.end = End::Silence(at);
+                case.end = FileServerEnd::Silence(at);
                 case.wire.corrupt = 0.0;
                 // smoltcp's server doubles its time-out with each loss, up to a minute, and data does not bring it down.
                 case.patience = Duration::from_secs(70);
@@ -478,10 +478,10 @@ proptest! {
         prop_assume!(!short.forgot && !alone.forgot);
         prop_assert_eq!(short.end, alone.end);
         match case.end {
-            End::Fin => prop_assert!(short.bytes == case.file && alone.bytes == case.file),
+            FileServerEnd::Fin => prop_assert!(short.bytes == case.file && alone.bytes == case.file),
             // Without a destination all that came in order is handed over, and nothing came twice.
-            End::Silence(at) => prop_assert!(alone.bytes == case.file[..at]),
-            End::Reset(_) => prop_assert!(case.file.starts_with(&alone.bytes)),
+            FileServerEnd::Silence(at) => prop_assert!(alone.bytes == case.file[..at]),
+            FileServerEnd::Reset(_) => prop_assert!(case.file.starts_with(&alone.bytes)),
         }
     }
 }

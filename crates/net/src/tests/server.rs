@@ -98,7 +98,7 @@ pub(crate) struct FileServer {
     host: Host,
     peers: Vec<Peer>,
     file: Vec<u8>,
-    pub end: End,
+    pub end: FileServerEnd,
 }
 
 struct Peer {
@@ -107,9 +107,9 @@ struct Peer {
     heard: Vec<u8>,
 }
 
-/// How a connection ends.
+/// How a [`FileServer`] ends its next connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum FileServerEnd {
     Fin,
     /// A reset when so many bytes are on their way.
     Reset(usize),
@@ -129,7 +129,7 @@ impl FileServer {
             peers: peers.collect(),
             host,
             file,
-            end: End::Fin,
+            end: FileServerEnd::Fin,
         }
     }
 
@@ -141,7 +141,7 @@ impl FileServer {
             end,
         } = self;
         let limit = match *end {
-            End::Silence(after) => after.min(file.len()),
+            FileServerEnd::Silence(after) => after.min(file.len()),
             _ => file.len(),
         };
         host.poll(now, |sockets| {
@@ -162,9 +162,9 @@ impl FileServer {
                         socket.close();
                     }
                 }
-                if matches!(*end, End::Reset(after) if peer.sent > after) {
+                if matches!(*end, FileServerEnd::Reset(after) if peer.sent > after) {
                     socket.abort();
-                    *end = End::Fin;
+                    *end = FileServerEnd::Fin;
                 }
             }
         })

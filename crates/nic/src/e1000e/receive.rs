@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use super::registers::{RECEIVE, TAIL};
 use super::ring::{BUFFER_LEN, Ring};
-use super::{ETHERNET_LEN, MAX_FRAME, REFILL, Shared};
+use super::{ETHERNET_LEN, MAX_FRAME, REFILL, SharedChip};
 use crate::platform::PciFunction;
 use crate::{Checksum, Counters, Fault, Frame, Receive};
 
@@ -25,7 +25,7 @@ const EMPTY_BURSTS_CHECK: u32 = 1 << 16;
 
 /// The receive half of an [`E1000e`](super::E1000e).
 pub struct E1000eReceive<P: PciFunction> {
-    shared: Rc<Shared<P>>,
+    shared: Rc<SharedChip<P>>,
     ring: Ring,
     /// The next descriptor that the chip will be done with.
     taken: u16,
@@ -38,7 +38,7 @@ pub struct E1000eReceive<P: PciFunction> {
 }
 
 impl<P: PciFunction> E1000eReceive<P> {
-    pub(super) fn new(shared: Rc<Shared<P>>, ring: Ring) -> Self {
+    pub(super) fn new(shared: Rc<SharedChip<P>>, ring: Ring) -> Self {
         Self {
             shared,
             ring,

@@ -231,7 +231,7 @@ mod tests {
     //! The numbers are those of the datasheets: 82574 GbE Controller Family, section 10; PCI/PCI-X Family of Gigabit Ethernet
     //! Controllers (8254x), section 13.
 
-    use super::super::Shared;
+    use super::super::SharedChip;
     use super::*;
     use crate::NicState;
     use crate::model::ModelMemory;
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn a_start_writes_what_the_datasheet_asks_for() {
         let model = Model::new(ModelConfig::default());
-        let shared = Shared {
+        let shared = SharedChip {
             chip: Chip::new(&model.pci(), true).unwrap(),
             pci: model.pci(),
             state: Cell::new(NicState::Running),

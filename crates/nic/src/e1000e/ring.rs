@@ -12,7 +12,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{InitError, Shared};
+use super::{InitError, SharedChip};
 use crate::platform::{DmaMemory, PciFunction};
 
 // The descriptors are little endian, and so is every machine with UEFI: no conversions.
@@ -36,7 +36,10 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Allocates a ring of `size` (a power of two from 8 to 4096) descriptors, and its buffers. They live in `shared`.
-    pub(super) fn new<P: PciFunction>(shared: &Shared<P>, size: u16) -> Result<Self, InitError> {
+    pub(super) fn new<P: PciFunction>(
+        shared: &SharedChip<P>,
+        size: u16,
+    ) -> Result<Self, InitError> {
         debug_assert!(size.is_power_of_two());
         let descriptors = shared.pci.allocate(DESCRIPTOR_LEN * usize::from(size))?;
         let buffers = shared.pci.allocate(BUFFER_LEN * usize::from(size))?;

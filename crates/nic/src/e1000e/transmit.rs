@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use super::registers::{TAIL, TRANSMIT};
 use super::ring::Ring;
-use super::{MAX_FRAME, Shared};
+use super::{MAX_FRAME, SharedChip};
 use crate::platform::PciFunction;
 use crate::{Counters, Fault, Offload, SendError, Transmit, checksum};
 
@@ -20,7 +20,7 @@ const MIN_FRAME: usize = 60;
 
 /// The transmit half of an [`E1000e`](super::E1000e).
 pub struct E1000eTransmit<P: PciFunction> {
-    shared: Rc<Shared<P>>,
+    shared: Rc<SharedChip<P>>,
     ring: Ring,
     /// The oldest descriptor that the chip has.
     taken: u16,
@@ -32,7 +32,7 @@ pub struct E1000eTransmit<P: PciFunction> {
 }
 
 impl<P: PciFunction> E1000eTransmit<P> {
-    pub(super) fn new(shared: Rc<Shared<P>>, ring: Ring) -> Self {
+    pub(super) fn new(shared: Rc<SharedChip<P>>, ring: Ring) -> Self {
         Self {
             shared,
             ring,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
-use super::{BUFFER_MAX, Model, State, UnitHeader};
+use super::{BUFFER_MAX, Model, UnitHeader, VirtioModelState};
 use crate::virtio::feature;
 
 const CLASS_MQ: u8 = 4;
@@ -129,7 +129,7 @@ impl Model {
     }
 }
 
-impl State {
+impl VirtioModelState {
     /// Pairs that there are by the features accepted.
     pub(super) fn pairs(&self) -> usize {
         let several = self.driver_features & (feature::MQ | feature::RSS) != 0;

@@ -67,7 +67,8 @@ pub enum Verdict {
     WrongHeader,
 }
 
-struct State {
+/// The chip behind all handles of a [`Model`]: registers, and what it does wrong.
+struct E1000eModelState {
     config: ModelConfig,
     removed: bool,
     obeys_reset: bool,
@@ -87,12 +88,12 @@ struct State {
 
 /// A handle to the chip: the test's end, while the driver holds a [`ModelPci`].
 #[derive(Clone)]
-pub struct Model(Rc<RefCell<State>>);
+pub struct Model(Rc<RefCell<E1000eModelState>>);
 
 impl Model {
     /// A chip as it is when the power comes.
     pub fn new(config: ModelConfig) -> Self {
-        let mut state = State {
+        let mut state = E1000eModelState {
             config,
             removed: false,
             obeys_reset: true,
@@ -226,7 +227,7 @@ impl Model {
     }
 }
 
-impl State {
+impl E1000eModelState {
     /// Complains about the driver, unless the chip has misbehaved first.
     fn demand(&self, held: bool, what: &str) {
         assert!(held || self.lied, "the driver {what}");

@@ -1,6 +1,6 @@
 //! What the driver sees of the virtio-net model over PCI: configuration space and registers.
 
-use super::{Model, ModelMemory, State};
+use super::{Model, ModelMemory, VirtioModelState};
 use crate::platform::{PciFunction, PlatformError, Registers};
 use crate::virtio::transport::status;
 
@@ -13,7 +13,7 @@ const BAR_LEN: usize = 0x300;
 const NOTIFY_LEN: usize = BAR_LEN - NOTIFY;
 const DEVICE_LEN: usize = 24;
 
-impl State {
+impl VirtioModelState {
     fn read_register(&self, offset: usize, len: usize) -> u32 {
         if self.removed {
             return u32::MAX;

@@ -11,9 +11,9 @@ use crate::{
     Counters, Fault, Frame, Nic, Offload, Properties, Receive, SendError, Steering, Transmit,
 };
 
-/// Whether the NIC keeps to its [`Steering`].
+/// How the NIC selects the pair for a unit: whether it keeps to its [`Steering`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum PairSelection {
     /// TCP and UDP go where the steering says, all else to the first pair.
     Steered,
     /// Each unit goes to any pair, the same for the same seed.
@@ -22,11 +22,11 @@ pub enum Manner {
 
 /// Splits a NIC into the pairs that `steering` has. They share its station address, and each has as many receive buffers as it.
 #[must_use]
-pub fn multiqueue(nic: SimNic, steering: Steering, manner: Manner) -> Vec<Pair> {
+pub fn multiqueue(nic: SimNic, steering: Steering, selection: PairSelection) -> Vec<Pair> {
     let pairs = steering.pairs();
-    let random = match manner {
-        Manner::Steered => None,
-        Manner::Missteered(seed) => Some(fastrand::Rng::with_seed(seed)),
+    let random = match selection {
+        PairSelection::Steered => None,
+        PairSelection::Missteered(seed) => Some(fastrand::Rng::with_seed(seed)),
     };
     let clock = nic.clock();
     let properties = nic.properties();

@@ -509,11 +509,11 @@ proptest! {
 #[test]
 fn a_fan_sorts_by_its_steering_or_not_at_all() {
     use crate::Steering;
-    use multiqueue::{Manner, multiqueue};
-    for manner in [Manner::Steered, Manner::Missteered(3)] {
+    use multiqueue::{PairSelection, multiqueue};
+    for selection in [PairSelection::Steered, PairSelection::Missteered(3)] {
         let (mut far, near) = link(LinkConfig::default(), LinkConfig::default(), 1);
         let clock = near.clock();
-        let mut pairs = multiqueue(near, Steering::by_port(3), manner);
+        let mut pairs = multiqueue(near, Steering::by_port(3), selection);
         let mut sent = Vec::new();
         for port in 0..60_u16 {
             let (build, start) = VERSIONS[usize::from(port / 30)];
@@ -555,7 +555,7 @@ fn a_fan_sorts_by_its_steering_or_not_at_all() {
         };
         assert_eq!(
             seen.iter().enumerate().all(right),
-            manner == Manner::Steered
+            selection == PairSelection::Steered
         );
         let received: u64 = pairs.iter().map(|p| p.counters().receive_units).sum();
         assert_eq!(received, 62);

@@ -15,15 +15,15 @@ use crate::platform::{PciFunction, PlatformError};
 /// No fault lies at this address.
 const STOPPED: *mut Fault = ptr::without_provenance_mut(1);
 
-/// What each queue pair holds on to.
-pub(super) struct Shared<B> {
+/// A device, as its queue pairs share it: each holds on to it.
+pub(super) struct SharedDevice<B> {
     /// Once the device runs, pairs ring their own doorbells and read; all other writes are the owner's.
     pub transport: Transport<B>,
     /// Null while the device is in use, then for good [`STOPPED`] or the first fault, which is of static life.
     state: AtomicPtr<Fault>,
 }
 
-impl<B> Shared<B> {
+impl<B> SharedDevice<B> {
     pub(super) fn new(transport: Transport<B>) -> Self {
         Self {
             transport,
@@ -59,7 +59,7 @@ fn ended(state: *mut Fault) -> Result<bool, Fault> {
     if state == STOPPED {
         return Ok(false);
     }
-    // SAFETY: the state is set by `Shared::end` only. Its callers, all in this module, give it `STOPPED` or what they got as a
+    // SAFETY: the state is set by `SharedDevice::end` only. Its callers, all in this module, give it `STOPPED` or what they got as a
     // `&'static Fault`, which is valid for good and never written.
     Err(unsafe { *state })
 }
@@ -67,7 +67,7 @@ fn ended(state: *mut Fault) -> Result<bool, Fault> {
 /// The one owner of a device, who started it and ends its use.
 pub(super) struct Device<P: PciFunction> {
     pci: P,
-    pub shared: Arc<Shared<P::Bar>>,
+    pub shared: Arc<SharedDevice<P::Bar>>,
     /// After the reset that ended the use: the device has confirmed that it stopped, or is gone.
     quiet: Cell<Option<bool>>,
     /// All that the device can reach. Only here, as giving it back calls the firmware.
@@ -78,7 +78,7 @@ impl<P: PciFunction> Device<P> {
     pub(super) fn new(pci: P, transport: Transport<P::Bar>) -> Self {
         Self {
             pci,
-            shared: Arc::new(Shared::new(transport)),
+            shared: Arc::new(SharedDevice::new(transport)),
             quiet: Cell::new(None),
             memory: Vec::new(),
         }
@@ -144,7 +144,7 @@ impl<P: PciFunction> Drop for Device<P> {
 
 /// Who uses a queue: the owner of the device, or one of its other pairs.
 pub(super) struct User<'a, P: PciFunction> {
-    pub shared: &'a Shared<P::Bar>,
+    pub shared: &'a SharedDevice<P::Bar>,
     /// The device, for its owner.
     pub owner: Option<&'a Device<P>>,
     /// The pair was stopped, whatever the device does.

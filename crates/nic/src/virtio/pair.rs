@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use super::device::{Device, Shared, User};
+use super::device::{Device, SharedDevice, User};
 use super::receive::{ReceiveQueue, VirtioReceive};
 use super::ring::{Buffers, Ring, queue_size};
 use super::shape::{LARGE_BUFFER, QUEUE_SIZE_MIN, Shape, TRANSMIT_QUEUE_MAX, TRANSMIT_UNITS};
@@ -97,12 +97,12 @@ impl Queues {
 pub struct VirtioPair<P: PciFunction> {
     pub(super) queues: Queues,
     /// Behind the queues: while it is held, their memory stays.
-    shared: Arc<Shared<P::Bar>>,
+    shared: Arc<SharedDevice<P::Bar>>,
     stopped: bool,
 }
 
 impl<P: PciFunction> VirtioPair<P> {
-    pub(super) fn new(queues: Queues, shared: Arc<Shared<P::Bar>>) -> Self {
+    pub(super) fn new(queues: Queues, shared: Arc<SharedDevice<P::Bar>>) -> Self {
         Self {
             queues,
             shared,

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::slice;
 
-use super::device::{Shared, User};
+use super::device::{SharedDevice, User};
 use super::hello::Agreement;
 use super::placed::{Placed, take_note};
 use super::queue::VIRTQ_DESC_F_WRITE;
@@ -98,7 +98,7 @@ impl ReceiveQueue {
     }
 
     /// Gives all free buffers to the device.
-    pub(super) fn refill<B: Registers>(&mut self, shared: &Shared<B>) {
+    pub(super) fn refill<B: Registers>(&mut self, shared: &SharedDevice<B>) {
         let count = core::mem::take(&mut self.free_len);
         for &id in self.free.get(..count).unwrap_or_default() {
             self.ring.queue.offer(id);

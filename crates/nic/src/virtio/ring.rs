@@ -3,7 +3,7 @@
 use core::ptr::NonNull;
 
 use super::InitError;
-use super::device::{Device, Shared};
+use super::device::{Device, SharedDevice};
 use super::queue::Queue;
 use super::tables::Layout;
 use super::transport::Transport;
@@ -101,7 +101,7 @@ impl Ring {
 
     /// Shows the device all that was offered. True when that took a doorbell.
     #[inline]
-    pub(super) fn publish<B: Registers>(&mut self, shared: &Shared<B>) -> bool {
+    pub(super) fn publish<B: Registers>(&mut self, shared: &SharedDevice<B>) -> bool {
         let wanted = self.queue.publish();
         if wanted {
             shared.transport.notify(self.doorbell, self.number);

@@ -8,7 +8,7 @@ use smoltcp::wire::{TcpOption, TcpSeqNumber};
 use wireboot_report::network::{Outcome, Protocol};
 use wireboot_wire::text;
 
-use super::{End, MOST, Transfers, Turn};
+use super::{Endpoint, MOST, Transfers, Turn};
 use crate::frame::Tcp;
 
 /// RFC 9293 section 3.7.1: the segment size where none is announced.
@@ -17,9 +17,9 @@ const DEFAULT_SEGMENT: u32 = 536;
 /// What the ends of a connection announced, by the end that did.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    announced: BTreeMap<(End, End), Announced>,
+    announced: BTreeMap<(Endpoint, Endpoint), Announced>,
     /// Connections to HTTP's port that nobody has answered yet, by client and server.
-    pub(super) attempts: BTreeMap<(End, End), Attempt>,
+    pub(super) attempts: BTreeMap<(Endpoint, Endpoint), Attempt>,
 }
 
 /// A connection that a client tries to open.
@@ -44,7 +44,7 @@ struct Announced {
 
 impl Connections {
     /// The largest segment that `server` sends to `client`.
-    fn segment(&self, client: End, server: End) -> u32 {
+    fn segment(&self, client: Endpoint, server: Endpoint) -> u32 {
         let one = |from, to| self.announced.get(&(from, to)).map(|one| one.segment);
         match (one(client, server), one(server, client)) {
             (Some(one), Some(other)) => one.min(other),
@@ -55,7 +55,7 @@ impl Connections {
     }
 
     /// The window in bytes that `client` offers with the field `window`.
-    fn window(&self, client: End, server: End, window: u16) -> u64 {
+    fn window(&self, client: Endpoint, server: Endpoint, window: u16) -> u64 {
         let shift = |from, to| self.announced.get(&(from, to)).and_then(|one| one.shift);
         // Only where both said so.
         let both = shift(client, server).filter(|_| shift(server, client).is_some());
@@ -64,9 +64,9 @@ impl Connections {
     }
 }
 
-/// Where a transfer stands. Sequence numbers are the response's.
+/// How far a transfer by HTTP is. Sequence numbers are the response's.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct HttpTransferState {
     /// Of the first byte.
     first: u32,
     /// Behind the highest byte.
@@ -84,7 +84,7 @@ pub(super) struct State {
 }
 
 impl Transfers {
-    pub(super) fn tcp(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+    pub(super) fn tcp(&mut self, at_s: f64, from: Endpoint, to: Endpoint, tcp: &Tcp<'_>) {
         if tcp.segment.syn() {
             self.announced(at_s, from, to, tcp);
         }
@@ -100,7 +100,7 @@ impl Transfers {
         }
     }
 
-    fn announced(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+    fn announced(&mut self, at_s: f64, from: Endpoint, to: Endpoint, tcp: &Tcp<'_>) {
         let mut announced = Announced {
             segment: DEFAULT_SEGMENT,
             shift: None,
@@ -128,7 +128,7 @@ impl Transfers {
         }
     }
 
-    fn request(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+    fn request(&mut self, at_s: f64, from: Endpoint, to: Endpoint, tcp: &Tcp<'_>) {
         let mut words = tcp.segment.payload().split(|byte| *byte == b' ');
         let head_alone = words.next() == Some(b"HEAD");
         let file = text::shown(words.next().unwrap_or_default());
@@ -154,16 +154,16 @@ impl Transfers {
         };
         begun.transfer.block_bytes = segment;
         begun.transfer.window_bytes = window;
-        begun.http = State {
+        begun.http = HttpTransferState {
             first,
             highest: first,
             acknowledged: first,
             head_alone,
-            ..State::default()
+            ..HttpTransferState::default()
         };
     }
 
-    fn response(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+    fn response(&mut self, at_s: f64, from: Endpoint, to: Endpoint, tcp: &Tcp<'_>) {
         let Some(followed) = self.at(Protocol::Http, to, from.0) else {
             return;
         };
@@ -202,7 +202,7 @@ impl Transfers {
         followed.server_spoke(at_s);
     }
 
-    fn acknowledgement(&mut self, at_s: f64, from: End, to: End, tcp: &Tcp<'_>) {
+    fn acknowledgement(&mut self, at_s: f64, from: Endpoint, to: Endpoint, tcp: &Tcp<'_>) {
         let window = self.connections.window(from, to, tcp.segment.window_len());
         let Some(followed) = self.at(Protocol::Http, from, to.0) else {
             return;

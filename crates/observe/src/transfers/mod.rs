@@ -17,10 +17,10 @@ use crate::frame::IpPacket;
 const MOST: usize = 1 << 13;
 
 /// An address and a port.
-type End = (IpAddr, u16);
+type Endpoint = (IpAddr, u16);
 
 /// A client's end and its server: what a transfer is found by.
-type Key = (bool, End, IpAddr);
+type Key = (bool, Endpoint, IpAddr);
 
 /// Reads transfers out of IP packets, in the order of their requests. Packets that make no sense are passed over.
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ pub struct Transfers {
 struct Followed {
     transfer: Transfer,
     turn: Turn,
-    http: http::State,
-    tftp: tftp::State,
+    http: http::HttpTransferState,
+    tftp: tftp::TftpTransferState,
 }
 
 /// Who sent last, and when: the other one is waited for.
@@ -123,7 +123,7 @@ impl Transfers {
         &mut self,
         protocol: Protocol,
         at_s: f64,
-        client: End,
+        client: Endpoint,
         server: IpAddr,
     ) -> Option<&mut Followed> {
         if self.all.len() >= MOST {
@@ -142,13 +142,18 @@ impl Transfers {
                 ..Transfer::default()
             },
             turn: Turn::Server { since_s: at_s },
-            http: http::State::default(),
-            tftp: tftp::State::default(),
+            http: http::HttpTransferState::default(),
+            tftp: tftp::TftpTransferState::default(),
         });
         self.all.last_mut()
     }
 
-    fn at(&mut self, protocol: Protocol, client: End, server: IpAddr) -> Option<&mut Followed> {
+    fn at(
+        &mut self,
+        protocol: Protocol,
+        client: Endpoint,
+        server: IpAddr,
+    ) -> Option<&mut Followed> {
         let key = (protocol == Protocol::Http, client, server);
         let index = *self.last.get(&key)?;
         self.all.get_mut(index)

@@ -8,12 +8,12 @@ use wireboot_wire::tftp::{
     DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, Options, PORT, Packet, TransferOptions,
 };
 
-use super::{End, Followed, Transfers};
+use super::{Endpoint, Followed, Transfers};
 use crate::frame::Udp;
 
-/// Where a transfer stands.
+/// How far a transfer by TFTP is.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct TftpTransferState {
     /// The highest block in order, counted on beyond 65535.
     highest: u32,
     /// A block shorter than the others has come: the last one.
@@ -23,7 +23,14 @@ pub(super) struct State {
 }
 
 impl Transfers {
-    pub(super) fn udp(&mut self, at_s: f64, from: End, to: End, udp: &Udp<'_>, fragment: bool) {
+    pub(super) fn udp(
+        &mut self,
+        at_s: f64,
+        from: Endpoint,
+        to: Endpoint,
+        udp: &Udp<'_>,
+        fragment: bool,
+    ) {
         // A long text or the end of a name may be cut off; all else stands in the first bytes.
         let Ok(packet) = Packet::parse(udp.payload) else {
             return;
@@ -95,7 +102,7 @@ impl Transfers {
         }
     }
 
-    fn error(&mut self, at_s: f64, from: End, to: End, words: &[u8]) {
+    fn error(&mut self, at_s: f64, from: Endpoint, to: Endpoint, words: &[u8]) {
         if let Some(followed) = self.at(Protocol::Tftp, to, from.0) {
             followed.server_spoke(at_s);
             let transfer = &mut followed.transfer;

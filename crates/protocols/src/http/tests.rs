@@ -363,8 +363,8 @@ fn cancelled_tokens_are_aborted_and_their_memory_is_nobodys() {
 
 #[test]
 fn cancelling_all_resetting_and_cancelling_the_request_end_the_exchange() {
-    type End = fn(&mut Http, &mut Script) -> Vec<Answer>;
-    let ends: [End; 3] = [
+    type ExchangeEnd = fn(&mut Http, &mut Script) -> Vec<Answer>;
+    let ends: [ExchangeEnd; 3] = [
         |http, script| http.cancel(None, script).unwrap(),
         |http, script| http.cancel(Some(1), script).unwrap(),
         |http, script| http.configure(None, &[], script).unwrap(),

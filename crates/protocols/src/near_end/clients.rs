@@ -10,7 +10,7 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
-use server::{Manner, Stop, serve};
+use server::{FaultyTftpScript, Stop, serve};
 use std::vec;
 use wireboot_fetch::{Command, Event, Job, Lease, LeaseSource, Service};
 use wireboot_net::{Duration, Engine, Ipv4Cidr, Ipv4Config, tap};
@@ -142,7 +142,7 @@ impl Files for Net {
 
 /// How a read ends for its loader.
 #[derive(Clone, Debug, PartialEq)]
-enum End {
+enum ReadEnd {
     Whole,
     Error(u16, Vec<u8>),
     Silence,
@@ -183,7 +183,7 @@ impl Client {
 struct Got {
     file: Vec<u8>,
     size: Option<u64>,
-    end: End,
+    end: ReadEnd,
 }
 
 /// Faults of the wire, and between a loader and its card: one frame in so many is lost or comes twice.
@@ -204,7 +204,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(near_end: bool, manner: Manner, faults: Faults) -> Self {
+    fn new(near_end: bool, script: FaultyTftpScript, faults: Faults) -> Self {
         let (near, far) = sim::link(faults.wire, faults.wire, faults.seed);
         let clock = near.clock();
         let (mac, far_mac) = (near.properties().mac, far.properties().mac);
@@ -237,7 +237,7 @@ impl Scene {
             mtu: None,
         });
         let stack = server.stack();
-        server.spawn(serve(stack, manner));
+        server.spawn(serve(stack, script));
         let mut header = [8; 14];
         // As the server's frames begin: answers turn the addresses round.
         header[..6].copy_from_slice(&mac);
@@ -325,7 +325,7 @@ impl Scene {
         let mut got = Got {
             file: Vec::new(),
             size: None,
-            end: End::Silence,
+            end: ReadEnd::Silence,
         };
         let (mut block_size, mut window) = (512, 1);
         let (mut server, mut next, mut since) = (None, 1_u16, 0);
@@ -378,7 +378,7 @@ impl Scene {
                         let (code, text) = (ErrorCode::UNDEFINED, &b""[..]);
                         Packet::Error { code, text }.emit(&mut bytes);
                         self.send(port, &bytes);
-                        got.end = End::Cancelled;
+                        got.end = ReadEnd::Cancelled;
                         return got;
                     }
                     let last = payload.len() < block_size.into();
@@ -389,7 +389,7 @@ impl Scene {
                         self.send(port, &acknowledgement(next));
                     }
                     if last {
-                        got.end = End::Whole;
+                        got.end = ReadEnd::Whole;
                         return got;
                     }
                 }
@@ -402,7 +402,7 @@ impl Scene {
                     }
                 }
                 Packet::Error { code, text } => {
-                    got.end = End::Error(code.0, text.to_vec());
+                    got.end = ReadEnd::Error(code.0, text.to_vec());
                     return got;
                 }
                 _ => {}
@@ -412,14 +412,14 @@ impl Scene {
 }
 
 /// What a loader gets with the near end, which is what it gets without.
-fn both(client: &Client, manner: &Manner, faults: Faults) -> Got {
+fn both(client: &Client, script: &FaultyTftpScript, faults: Faults) -> Got {
     let read = |near_end| {
-        let mut scene = Scene::new(near_end, manner.clone(), faults);
+        let mut scene = Scene::new(near_end, script.clone(), faults);
         let got = scene.read(client);
         assert_eq!(scene.net.0.borrow().opened > 0, near_end);
         scene.wait(100_000);
         let open = scene.net.0.borrow().downloads.len();
-        if got.end != End::Silence && faults.near == 0 {
+        if got.end != ReadEnd::Silence && faults.near == 0 {
             assert_eq!(open, 0, "a download is left");
         }
         got
@@ -428,11 +428,15 @@ fn both(client: &Client, manner: &Manner, faults: Faults) -> Got {
     assert_eq!(with.end, without.end, "{client:?}");
     assert_eq!(with.size, without.size, "{client:?}");
     for got in [&with, &without] {
-        assert!(manner.file.starts_with(&got.file), "{client:?}");
+        assert!(script.file.starts_with(&got.file), "{client:?}");
     }
     // Blocks before an error are as long as the wire's.
     let apart = with.file.len().abs_diff(without.file.len());
-    let most = if with.end == End::Whole { 0 } else { 1500 * 8 };
+    let most = if with.end == ReadEnd::Whole {
+        0
+    } else {
+        1500 * 8
+    };
     assert!(apart <= most, "{client:?}: {apart}");
     with
 }
@@ -441,10 +445,10 @@ fn both(client: &Client, manner: &Manner, faults: Faults) -> Got {
 fn each_loader_gets_its_file() {
     for client in CLIENTS {
         for len in [0, 511, 512, 1024, 1432, 1456 * 4, 300_000] {
-            let manner = Manner::new(len);
-            let got = both(&client, &manner, Faults::default());
-            assert_eq!(got.end, End::Whole);
-            assert!(got.file == manner.file);
+            let script = FaultyTftpScript::new(len);
+            let got = both(&client, &script, Faults::default());
+            assert_eq!(got.end, ReadEnd::Whole);
+            assert!(got.file == script.file);
             let told = (!client.options.is_empty()).then_some(len as u64);
             assert_eq!(got.size, told);
         }
@@ -456,10 +460,10 @@ fn each_loader_gets_its_file() {
 fn a_slow_loader_gets_its_file() {
     for (client, pause) in [(GRUB, 3000), (IPXE, 60_000), (WINDOWS, 100_000)] {
         let client = Client { pause, ..client };
-        let manner = Manner::new(600_000);
-        let got = both(&client, &manner, Faults::default());
-        assert_eq!(got.end, End::Whole);
-        assert!(got.file == manner.file);
+        let script = FaultyTftpScript::new(600_000);
+        let got = both(&client, &script, Faults::default());
+        assert_eq!(got.end, ReadEnd::Whole);
+        assert!(got.file == script.file);
     }
 }
 
@@ -467,13 +471,13 @@ fn a_slow_loader_gets_its_file() {
 fn a_wrong_size_is_told_as_it_is() {
     for client in [GRUB, IPXE, WINDOWS] {
         for size in [0, 1, 99_999, 100_001, 5_000_000, u64::MAX] {
-            let manner = Manner {
+            let script = FaultyTftpScript {
                 size: Some(size),
-                ..Manner::new(100_000)
+                ..FaultyTftpScript::new(100_000)
             };
-            let got = both(&client, &manner, Faults::default());
-            assert_eq!((got.size, got.end), (Some(size), End::Whole));
-            assert!(got.file == manner.file, "{size}");
+            let got = both(&client, &script, Faults::default());
+            assert_eq!((got.size, got.end), (Some(size), ReadEnd::Whole));
+            assert!(got.file == script.file, "{size}");
         }
     }
 }
@@ -482,30 +486,30 @@ fn a_wrong_size_is_told_as_it_is() {
 fn a_server_that_stops_in_mid_file_is_seen_to() {
     for client in CLIENTS {
         let stops = |stop| {
-            let manner = Manner {
+            let script = FaultyTftpScript {
                 stop: Some((70_000, stop)),
-                ..Manner::new(400_000)
+                ..FaultyTftpScript::new(400_000)
             };
-            both(&client, &manner, Faults::default())
+            both(&client, &script, Faults::default())
         };
         let error = stops(Stop::Error);
-        assert_eq!(error.end, End::Error(2, b"no more of it".to_vec()));
+        assert_eq!(error.end, ReadEnd::Error(2, b"no more of it".to_vec()));
         assert!(error.file.len() > 70_000 - 1500 * 8);
-        assert_eq!(stops(Stop::Minute).end, End::Silence);
+        assert_eq!(stops(Stop::Minute).end, ReadEnd::Silence);
     }
 }
 
 /// The engine asks again, where a loader could not.
 #[test]
 fn a_server_that_forgets_is_asked_again() {
-    let manner = Manner {
+    let script = FaultyTftpScript {
         stop: Some((70_000, Stop::Forgets)),
-        ..Manner::new(400_000)
+        ..FaultyTftpScript::new(400_000)
     };
-    let mut scene = Scene::new(true, manner.clone(), Faults::default());
+    let mut scene = Scene::new(true, script.clone(), Faults::default());
     let got = scene.read(&GRUB);
-    assert_eq!(got.end, End::Whole);
-    assert!(got.file == manner.file);
+    assert_eq!(got.end, ReadEnd::Whole);
+    assert!(got.file == script.file);
 }
 
 #[test]
@@ -515,8 +519,8 @@ fn a_loader_cancels() {
             cancels: Some(20),
             ..client
         };
-        let got = both(&client, &Manner::new(600_000), Faults::default());
-        assert_eq!(got.end, End::Cancelled);
+        let got = both(&client, &FaultyTftpScript::new(600_000), Faults::default());
+        assert_eq!(got.end, ReadEnd::Cancelled);
     }
 }
 
@@ -524,15 +528,15 @@ fn a_loader_cancels() {
 fn a_server_without_options_or_sizes_gives_the_file() {
     for client in CLIENTS {
         for options in [false, true] {
-            let manner = Manner {
+            let script = FaultyTftpScript {
                 options,
                 size: None,
-                ..Manner::new(300_000)
+                ..FaultyTftpScript::new(300_000)
             };
-            let mut scene = Scene::new(true, manner.clone(), Faults::default());
+            let mut scene = Scene::new(true, script.clone(), Faults::default());
             let got = scene.read(&client);
-            assert_eq!(got.end, End::Whole);
-            assert!(got.file == manner.file);
+            assert_eq!(got.end, ReadEnd::Whole);
+            assert!(got.file == script.file);
         }
     }
 }
@@ -552,9 +556,9 @@ proptest! {
     ) {
         let wire = LinkConfig { loss, reorder, duplicate, reorder_micros: 300, ..LinkConfig::default() };
         let client = Client { pause, ..CLIENTS[which] };
-        let manner = Manner::new(len);
-        let got = both(&client, &manner, Faults { wire, near, seed });
-        prop_assert_eq!(got.end, End::Whole);
-        prop_assert!(got.file == manner.file);
+        let script = FaultyTftpScript::new(len);
+        let got = both(&client, &script, Faults { wire, near, seed });
+        prop_assert_eq!(got.end, ReadEnd::Whole);
+        prop_assert!(got.file == script.file);
     }
 }

@@ -1,6 +1,6 @@
 //! A file of the engine's for the near end, through a window of memory.
 
-use super::{Progress, State};
+use super::{DownloadState, Progress};
 use alloc::string::String;
 use wireboot_fetch::FetchError;
 use wireboot_fetch::memory_window::{PIECES, WindowReader};
@@ -28,7 +28,7 @@ pub struct Download<B> {
     /// There was no memory for another piece.
     short: bool,
     /// What has become of it, once that is known.
-    end: Option<State>,
+    end: Option<DownloadState>,
     /// The engine knows no more of it.
     over: bool,
 }
@@ -66,7 +66,7 @@ impl<B: Block + 'static> Download<B> {
         (self.coming, self.short) = (true, false);
         self.give(allocate);
         if first && self.short && self.window.end() < AHEAD {
-            self.end = Some(State::ForTheWire);
+            self.end = Some(DownloadState::ForTheWire);
         }
         self.end.is_none().then(|| Memory::new(window))
     }
@@ -102,19 +102,19 @@ impl<B: Block + 'static> Download<B> {
         // What was not filled is of no more use.
         let _ = self.window.renew(0);
         let (len, end) = match result {
-            Ok(len) => (Some(len), State::Whole),
+            Ok(len) => (Some(len), DownloadState::Whole),
             Err(FetchError::Tftp { error, .. }) => match &**error {
                 // No memory was asked for.
-                TftpError::WrongSize { .. } if !self.coming => (None, State::ForTheWire),
+                TftpError::WrongSize { .. } if !self.coming => (None, DownloadState::ForTheWire),
                 // The reader was told the size, and sees it.
-                TftpError::WrongSize { received, .. } => (Some(*received), State::Whole),
+                TftpError::WrongSize { received, .. } => (Some(*received), DownloadState::Whole),
                 TftpError::Server { code, text } => {
                     let (code, text) = (*code, text.clone());
-                    (None, State::Refused { code, text })
+                    (None, DownloadState::Refused { code, text })
                 }
-                _ => (None, State::Silent),
+                _ => (None, DownloadState::Silent),
             },
-            Err(_) => (None, State::Silent),
+            Err(_) => (None, DownloadState::Silent),
         };
         if len.is_some_and(|len| len != self.ready()) {
             self.changed();
@@ -125,7 +125,7 @@ impl<B: Block + 'static> Download<B> {
     /// The engine is lost.
     pub fn lose(&mut self) {
         self.over = true;
-        self.end.get_or_insert(State::Silent);
+        self.end.get_or_insert(DownloadState::Silent);
     }
 
     /// Whether the engine knows no more of it.
@@ -144,8 +144,8 @@ impl<B: Block + 'static> Download<B> {
     pub fn progress(&mut self) -> Progress {
         let state = match &self.end {
             Some(end) => end.clone(),
-            None if self.coming => State::Coming,
-            None => State::Asked,
+            None if self.coming => DownloadState::Coming,
+            None => DownloadState::Asked,
         };
         Progress {
             announced: self.announced,
@@ -177,7 +177,7 @@ impl<B: Block + 'static> Download<B> {
     }
 
     fn changed(&mut self) {
-        self.end.get_or_insert(State::Refused {
+        self.end.get_or_insert(DownloadState::Refused {
             code: 0,
             text: String::from("the file has changed on the server"),
         });
@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn refused(one: &mut Download<HeapBlock>) -> bool {
-        matches!(one.progress().state, State::Refused { .. })
+        matches!(one.progress().state, DownloadState::Refused { .. })
     }
 
     /// No part of one file behind a part of another, and no end of a file that has not come.
@@ -216,7 +216,7 @@ mod tests {
         let mut one = Download::new(1 << 20);
         drop(one.begin(piece).unwrap());
         one.finish(Ok(0));
-        assert_eq!(one.progress().state, State::Whole);
+        assert_eq!(one.progress().state, DownloadState::Whole);
     }
 
     #[test]
@@ -224,6 +224,6 @@ mod tests {
         let mut one = Download::<HeapBlock>::new(1 << 20);
         one.tell(Some(10));
         assert!(one.begin(|_| None).is_none());
-        assert_eq!(one.progress().state, State::ForTheWire);
+        assert_eq!(one.progress().state, DownloadState::ForTheWire);
     }
 }

@@ -76,7 +76,7 @@ pub enum Status {
         /// Bytes that came and were not released.
         ready: usize,
         /// What comes behind these, if nothing more does.
-        end: Option<End>,
+        end: Option<StreamEnd>,
     },
 }
 
@@ -88,9 +88,9 @@ impl Status {
             (true, ending) => Self::Open {
                 ready: port.ready(),
                 end: ending.map(|ending| match ending {
-                    Ending::Finished => End::Finished,
-                    Ending::Silent => End::Silent,
-                    _ => End::Reset,
+                    Ending::Finished => StreamEnd::Finished,
+                    Ending::Silent => StreamEnd::Silent,
+                    _ => StreamEnd::Reset,
                 }),
             },
             (false, None) => Self::Connecting,
@@ -101,9 +101,9 @@ impl Status {
     }
 }
 
-/// How a server ends.
+/// How a server ends its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum StreamEnd {
     /// By a FIN.
     Finished,
     /// By a reset.
@@ -368,17 +368,17 @@ impl<T> Half<T> {
                 self.queue(streams, ready);
                 end
             }
-            _ => Some(End::Reset),
+            _ => Some(StreamEnd::Reset),
         };
         if let Phase::Open(open) = &mut self.phase {
             match end {
-                Some(End::Finished) if !open.closed => {
+                Some(StreamEnd::Finished) if !open.closed => {
                     open.closed = true;
                     open.connection.close();
                 }
                 // Behind all that came before.
-                Some(End::Reset) if open.queued == 0 => open.connection.abort(),
-                Some(End::Silent) if open.queued == 0 => return Outcome::Over,
+                Some(StreamEnd::Reset) if open.queued == 0 => open.connection.abort(),
+                Some(StreamEnd::Silent) if open.queued == 0 => return Outcome::Over,
                 _ => {}
             }
         }

@@ -32,17 +32,18 @@ struct World {
     full: bool,
 }
 
-type Shared = Rc<RefCell<World>>;
+/// The world, for files, link and test together.
+type SharedWorld = Rc<RefCell<World>>;
 
 fn whole(ready: u64) -> Progress {
     Progress {
         announced: Some(ready),
         ready,
-        state: State::Whole,
+        state: DownloadState::Whole,
     }
 }
 
-fn not_whole(ready: u64, state: State) -> Progress {
+fn not_whole(ready: u64, state: DownloadState) -> Progress {
     Progress {
         announced: None,
         ready,
@@ -54,11 +55,11 @@ fn coming(size: u64, ready: u64) -> Progress {
     Progress {
         announced: Some(size),
         ready,
-        state: State::Coming,
+        state: DownloadState::Coming,
     }
 }
 
-struct FakeFiles(Shared);
+struct FakeFiles(SharedWorld);
 
 impl Files for FakeFiles {
     type File = ();
@@ -99,7 +100,7 @@ impl Files for FakeFiles {
     }
 }
 
-struct FakeLink(Shared, Vec<u8>);
+struct FakeLink(SharedWorld, Vec<u8>);
 
 impl Link for FakeLink {
     fn set_up(&mut self, _: bool) {}
@@ -122,7 +123,7 @@ impl Link for FakeLink {
 /// A loader, and what it is on.
 struct Loader {
     near: NearEnd<FakeLink, FakeFiles>,
-    world: Shared,
+    world: SharedWorld,
     us: SocketAddr,
     server: IpAddr,
 }
@@ -395,7 +396,7 @@ fn blocks_come_as_the_file_does() {
     let mut loader = Loader::with(bytes(3000));
     let world = loader.world.clone();
     let set = |progress| world.borrow_mut().progress = progress;
-    set(not_whole(0, State::Asked));
+    set(not_whole(0, DownloadState::Asked));
     loader.ask("file", "octet", &grub());
     // Repeated, it is still one.
     loader.ask("file", "octet", &grub());
@@ -416,8 +417,8 @@ fn blocks_come_as_the_file_does() {
     assert_eq!(loader.receive().unwrap().1.len(), 4 + 952);
 }
 
-fn refused() -> State {
-    State::Refused {
+fn refused() -> DownloadState {
+    DownloadState::Refused {
         code: 1,
         text: "no such file".to_string(),
     }
@@ -435,7 +436,7 @@ fn a_servers_error_and_silence_arrive_as_they_are() {
         text,
     };
     assert_eq!(Packet::parse(&error), Ok(expected));
-    loader.world.borrow_mut().progress = not_whole(0, State::Silent);
+    loader.world.borrow_mut().progress = not_whole(0, DownloadState::Silent);
     loader.ask("file", "octet", &grub());
     assert!(loader.receive().is_none());
     assert_eq!(loader.world.borrow().closed, 2);
@@ -457,10 +458,10 @@ fn what_cannot_be_done_here_goes_to_the_wire_as_it_is() {
     loader.world.borrow_mut().full = true;
     loader.ask("file", "octet", &grub());
     loader.world.borrow_mut().full = false;
-    loader.world.borrow_mut().progress = not_whole(0, State::Asked);
+    loader.world.borrow_mut().progress = not_whole(0, DownloadState::Asked);
     loader.ask("file", "octet", &grub());
     assert_eq!(loader.world.borrow().sent.len(), 7);
-    loader.world.borrow_mut().progress = not_whole(0, State::ForTheWire);
+    loader.world.borrow_mut().progress = not_whole(0, DownloadState::ForTheWire);
     assert!(loader.receive().is_none());
     let world = loader.world.borrow();
     assert_eq!(world.sent.len(), 8);
@@ -573,7 +574,7 @@ fn a_window_goes_on_behind_what_was_acknowledged() {
 #[test]
 fn a_request_said_again_is_another_transfer_once_it_was_answered() {
     let mut loader = Loader::with(bytes(2000));
-    loader.world.borrow_mut().progress = not_whole(0, State::Asked);
+    loader.world.borrow_mut().progress = not_whole(0, DownloadState::Asked);
     loader.ask("file", "octet", &grub());
     loader.ask("file", "octet", &grub());
     assert_eq!(loader.world.borrow().closed, 0);
@@ -742,7 +743,7 @@ fn blocks_that_came_before_an_error_come_before_it() {
 #[test]
 fn a_loader_whose_server_was_slow_is_not_given_up() {
     let mut loader = Loader::with(bytes(2000));
-    loader.world.borrow_mut().progress = not_whole(0, State::Asked);
+    loader.world.borrow_mut().progress = not_whole(0, DownloadState::Asked);
     loader.ask("file", "octet", &grub());
     loader.advance(40_000);
     loader.world.borrow_mut().progress = whole(2000);

@@ -2,7 +2,7 @@
 
 use super::datagram::answer;
 use super::frames::Frames;
-use super::{Files, Progress, State};
+use super::{DownloadState, Files, Progress};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use wireboot_net::{Duration, Instant};
@@ -184,10 +184,10 @@ impl<F> Session<F> {
         let progress = files.progress(&self.file);
         if let Phase::Asked = self.phase {
             match &progress.state {
-                State::Asked => return Outcome::GoesOn,
-                State::ForTheWire => return Outcome::ForTheWire,
-                State::Silent if progress.ready == 0 => return Outcome::Over,
-                State::Refused { code, text } if progress.ready == 0 => {
+                DownloadState::Asked => return Outcome::GoesOn,
+                DownloadState::ForTheWire => return Outcome::ForTheWire,
+                DownloadState::Silent if progress.ready == 0 => return Outcome::Over,
+                DownloadState::Refused { code, text } if progress.ready == 0 => {
                     self.refuse(ErrorCode(*code), text, frames);
                     return Outcome::Over;
                 }
@@ -208,11 +208,11 @@ impl<F> Session<F> {
                         continue;
                     }
                     match &progress.state {
-                        State::Refused { code, text } => {
+                        DownloadState::Refused { code, text } => {
                             self.refuse(ErrorCode(*code), text, frames);
                             return Outcome::Over;
                         }
-                        State::ForTheWire => {
+                        DownloadState::ForTheWire => {
                             // In the middle there is no way to the server any more.
                             let text = "no memory for the rest";
                             self.refuse(ErrorCode::UNDEFINED, text, frames);
@@ -230,7 +230,7 @@ impl<F> Session<F> {
     /// Answers the request, as the server has answered.
     fn begin(&mut self, progress: &Progress, now: Instant, frames: &mut Frames) {
         self.heard_at = now;
-        let whole = matches!(progress.state, State::Whole).then_some(progress.ready);
+        let whole = matches!(progress.state, DownloadState::Whole).then_some(progress.ready);
         self.phase = match self.granted(progress.announced.or(whole)) {
             None => Phase::Data,
             Some(granted) => {
@@ -271,7 +271,7 @@ impl<F> Session<F> {
         let at = self.sent * self.block_size as u64;
         let rest = usize::try_from(progress.ready.saturating_sub(at)).unwrap_or(usize::MAX);
         let len = rest.min(self.block_size);
-        if len < self.block_size && progress.state != State::Whole {
+        if len < self.block_size && progress.state != DownloadState::Whole {
             return false;
         }
         let number = self.sent + 1;

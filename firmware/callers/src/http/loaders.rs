@@ -1,6 +1,6 @@
 //! The loaders: which calls, in which order, with which arguments.
 
-use super::{AccessPoint, Child, Head, Http, LARGEST, Local, Manner, binding_on_the_way};
+use super::{AccessPoint, Child, Head, Http, LARGEST, Local, TokenWait, binding_on_the_way};
 use crate::efi;
 use crate::interface::{Data, Interface, Known, MAC};
 use crate::report::{Failure, succeeded, tell};
@@ -113,7 +113,7 @@ fn esxis_child(device: Handle, clock: Clock) -> Result<Http, Failure> {
     succeeded("Configure", child.configure(Some(&point.config(local))))?;
     Ok(Http {
         child,
-        manner: Manner {
+        wait: TokenWait {
             tpl: Tpl::CALLBACK,
             pause: None,
         },
@@ -156,7 +156,7 @@ pub(crate) fn grub(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, F
     }
     let http = Http {
         child,
-        manner: Manner {
+        wait: TokenWait {
             tpl: Tpl::CALLBACK,
             pause: None,
         },
@@ -199,7 +199,7 @@ pub(crate) fn shim(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, F
         )?;
         Ok(Http {
             child,
-            manner: Manner {
+            wait: TokenWait {
                 tpl: Tpl::NOTIFY,
                 pause: None,
             },
@@ -247,7 +247,7 @@ pub(crate) fn freebsd(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>
     succeeded("Configure as it was", child.configure(Some(&told)))?;
     let http = Http {
         child,
-        manner: Manner {
+        wait: TokenWait {
             tpl: Tpl::CALLBACK,
             pause: Some(FREEBSDS_PAUSE),
         },

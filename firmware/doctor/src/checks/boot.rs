@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! BootOrder, Boot#### ──> options ──> LoadFile of the handle ──> time, size or status
-//!                                        └── its frames, at the card's driver ──> seen: what happened when
+//!                                        └── its frames, at the card's driver ──> observation: what happened when
 //! ```
 //!
 //! Afterwards the firmware's network is connected anew: it keeps nothing of these boots.
 
+mod observation;
 mod options;
-mod seen;
 
 use crate::error::Error;
 use crate::examination::Examination;
@@ -41,7 +41,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     if bootables.is_empty() {
         return Err(Error::NoBootOption);
     }
-    let watch = Watch::begin(ROOM, seen::keep, examination.clock)?;
+    let watch = Watch::begin(ROOM, observation::keep, examination.clock)?;
     let mut trial = Trial {
         watch: &watch,
         clock: examination.clock,
@@ -113,7 +113,7 @@ impl Trial<'_> {
                     failure: Some(format!("{:?}", Status::NOT_FOUND)),
                 },
             };
-            self.seen(&mut boot, bootable.mac, &run);
+            self.observe(&mut boot, bootable.mac, &run);
             boot.runs_s.push(run.seconds);
             boot.bytes = run.bytes.and_then(|bytes| u64::try_from(bytes).ok());
             boot.failure = run.failure;
@@ -168,23 +168,24 @@ impl Trial<'_> {
         }
         Run {
             began,
-            seconds: seen::seconds(ticks, self.clock.hertz()),
+            seconds: observation::seconds(ticks, self.clock.hertz()),
             bytes,
             failure,
         }
     }
 
     /// What the run's frames showed.
-    fn seen(&self, boot: &mut DryBoot, mac: [u8; 6], run: &Run) {
+    fn observe(&self, boot: &mut DryBoot, mac: [u8; 6], run: &Run) {
         let mut interfaces = self.watch.interfaces().iter();
         let interface = interfaces.position(|one| *one == mac);
         let frames = self.watch.frames();
         let own = frames.filter(|frame| Some(frame.interface) == interface);
-        let seen = seen::Seen::of(own, mac, run.began, run.seconds, self.clock.hertz());
-        boot.packets = seen.packets;
+        let observed =
+            observation::BootObservation::of(own, mac, run.began, run.seconds, self.clock.hertz());
+        boot.packets = observed.packets;
         boot.packets_lost = self.watch.lost();
-        boot.watching_s = seen::seconds(self.watch.ticks_spent(), self.clock.hertz());
-        boot.timeline = seen.timeline;
-        boot.network = seen.network;
+        boot.watching_s = observation::seconds(self.watch.ticks_spent(), self.clock.hertz());
+        boot.timeline = observed.timeline;
+        boot.network = observed.network;
     }
 }

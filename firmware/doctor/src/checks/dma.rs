@@ -154,8 +154,8 @@ impl Look {
     /// A region's effective type.
     fn kind(&self, region: &Region) -> Option<String> {
         let types = self.types.as_ref()?;
-        let seen = types.of(region.address(), region::BYTES as u64);
-        Some(seen.effective.to_string())
+        let memory_type = types.of(region.address(), region::BYTES as u64);
+        Some(memory_type.effective.to_string())
     }
 
     /// The card's first BAR in memory. What is behind it is neither read nor written: that may do something.

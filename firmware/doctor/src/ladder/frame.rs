@@ -25,9 +25,9 @@ const NEIGHBOUR_SOLICITATION: u8 = 135;
 /// The option that tells the source's Ethernet address: its type, and its length in units of 8 bytes.
 const SOURCE_LINK_ADDRESS: [u8; 2] = [1, 1];
 
-/// One end of a conversation.
+/// An end of a conversation, with all its addresses that a frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct FrameEndpoint {
     /// Source or destination of the frame's Ethernet header.
     pub mac: [u8; 6],
     /// Of the same IP version at both ends.
@@ -65,7 +65,7 @@ pub(crate) fn ethertype(address: IpAddr) -> u16 {
 }
 
 /// A datagram as a frame. Both ends have addresses of one version; `payload` is at most what a frame holds.
-pub(crate) fn emit(from: End, to: End, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn emit(from: FrameEndpoint, to: FrameEndpoint, payload: &[u8]) -> Vec<u8> {
     let udp_len = (UDP + payload.len()) as u16;
     let mut frame = Vec::with_capacity(headers(to.address) + payload.len());
     frame.extend(to.mac);
@@ -114,7 +114,7 @@ pub(crate) fn emit(from: End, to: End, payload: &[u8]) -> Vec<u8> {
 
 /// Asks everybody for the Ethernet address of `to` (ARP, RFC 826; neighbour discovery, RFC 4861). Who has it learns that of `from`, which answers
 /// no such question.
-pub(crate) fn solicitation(from: End, to: IpAddr) -> Vec<u8> {
+pub(crate) fn solicitation(from: FrameEndpoint, to: IpAddr) -> Vec<u8> {
     let mut frame = Vec::with_capacity(ETHERNET + IPV6 + 32);
     match (from.address, to) {
         (IpAddr::V4(source), IpAddr::V4(target)) => {
@@ -215,8 +215,8 @@ pub(crate) fn source(start: &[u8]) -> Option<([u8; 6], IpAddr, u16)> {
 mod tests {
     use super::*;
 
-    fn end(number: u8, v6: bool) -> End {
-        End {
+    fn end(number: u8, v6: bool) -> FrameEndpoint {
+        FrameEndpoint {
             mac: [2, 0, 0, 0, 0, number],
             address: if v6 {
                 IpAddr::from([0xfd00, 0x77, 0, 0, 0, 0, 0, number.into()])

@@ -1,7 +1,7 @@
 //! The rungs of frames: how many come through when nothing is done with them.
 
 use super::Sample;
-use super::frame::{self, End};
+use super::frame::{self, FrameEndpoint};
 use super::stretch::Stretch;
 use super::wire::{Unit, Wire};
 use crate::error::Error;
@@ -362,13 +362,18 @@ impl Frames {
     }
 
     /// Us, and the other end.
-    fn ends(&self, wire: &mut impl Wire, mac: [u8; 6], port: u16) -> (End, End) {
-        let from = End {
+    fn ends(
+        &self,
+        wire: &mut impl Wire,
+        mac: [u8; 6],
+        port: u16,
+    ) -> (FrameEndpoint, FrameEndpoint) {
+        let from = FrameEndpoint {
             mac: wire.mac(),
             address: self.local,
             port: PORT,
         };
-        let to = End {
+        let to = FrameEndpoint {
             mac,
             address: self.sender,
             port,
@@ -384,7 +389,7 @@ mod tests {
 
     /// A datagram to `port`, as the sender's or somebody else's; from port `from`.
     fn datagram(last: u8, from: u16, port: u16, payload: &[u8]) -> Vec<u8> {
-        let end = |last, port| End {
+        let end = |last, port| FrameEndpoint {
             mac: [2, 0, 0, 0, 0, last],
             address: IpAddr::from([10, 77, 0, last]),
             port,
@@ -440,9 +445,9 @@ mod tests {
     /// Datagrams that a request brings.
     const SENT: u64 = 10;
 
-    /// How a sender behaves.
+    /// The sender that a [`Cable`] has at its other end.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Manner {
+    enum FakeSender {
         /// Its answer overtakes half of what it sent.
         Hasty,
         /// It says hello, and no more.
@@ -455,7 +460,7 @@ mod tests {
 
     /// A cable with a sender at its other end.
     struct Cable {
-        manner: Manner,
+        sender: FakeSender,
         /// Questions that are lost on their way, each of two frames.
         lost: u32,
         /// What is on its way to the machine.
@@ -466,9 +471,9 @@ mod tests {
     }
 
     impl Cable {
-        fn new(manner: Manner, lost: u32) -> Self {
+        fn new(sender: FakeSender, lost: u32) -> Self {
             Self {
-                manner,
+                sender,
                 lost,
                 coming: VecDeque::new(),
                 heard: Vec::new(),
@@ -483,13 +488,13 @@ mod tests {
                 self.coming
                     .push_back(datagram(1, PORT, PORT, text.as_bytes()));
             };
-            match (request, self.manner) {
-                (_, Manner::Absent) => {}
+            match (request, self.sender) {
+                (_, FakeSender::Absent) => {}
                 (Request::Hello { number }, _) => say(Answer::Welcome {
                     number,
                     token: TOKEN,
                 }),
-                (_, Manner::Silent | Manner::Endless) => {}
+                (_, FakeSender::Silent | FakeSender::Endless) => {}
                 (Request::Count { number, .. }, _) => say(Answer::Counted {
                     number,
                     frames: self.frames,
@@ -520,7 +525,7 @@ mod tests {
         fn receive(&mut self, tally: &mut Tally<'_>) -> Result<(), Error> {
             let asked = self.heard.iter();
             let mut asked = asked.filter(|(request, _)| matches!(request, Request::Send { .. }));
-            if self.manner == Manner::Endless && asked.next().is_some() {
+            if self.sender == FakeSender::Endless && asked.next().is_some() {
                 let data = datagram(1, DATA_PORT, DATA_PORT, &[0x55; 18]);
                 self.coming.push_back(data);
             }
@@ -562,7 +567,7 @@ mod tests {
 
     #[test]
     fn what_the_answer_overtakes_is_not_lost() {
-        let mut cable = Cable::new(Manner::Hasty, 0);
+        let mut cable = Cable::new(FakeSender::Hasty, 0);
         let sample = machine().receive(&mut cable, Size::Small, None).unwrap();
         assert_eq!((sample.sent, sample.lost, sample.waited), (SENT, 0, 7));
         // All behind the first, with which the clock begins.
@@ -572,7 +577,7 @@ mod tests {
 
     #[test]
     fn the_token_goes_to_the_sender_alone() {
-        let (mut frames, mut cable) = (machine(), Cable::new(Manner::Hasty, 0));
+        let (mut frames, mut cable) = (machine(), Cable::new(FakeSender::Hasty, 0));
         frames.receive(&mut cable, Size::Small, None).unwrap();
         frames.count(&mut cable).unwrap();
         let mut numbers = Vec::new();
@@ -593,7 +598,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_asked_again_and_its_frames_are_known() {
-        let mut cable = Cable::new(Manner::Hasty, 2);
+        let mut cable = Cable::new(FakeSender::Hasty, 2);
         let (counted, mac, asked) = machine().count(&mut cable).unwrap();
         // The hello three times, and the request: each behind a question for the sender's Ethernet address.
         assert_eq!((counted, mac, asked), (8, SENDER_MAC, 8));
@@ -601,8 +606,8 @@ mod tests {
 
     #[test]
     fn a_sender_that_goes_on_or_says_nothing_is_left() {
-        let unserved = |manner, receives| {
-            let mut cable = Cable::new(manner, 0);
+        let unserved = |sender, receives| {
+            let mut cable = Cable::new(sender, 0);
             let mut frames = machine();
             let error = match receives {
                 true => frames.receive(&mut cable, Size::Small, None).unwrap_err(),
@@ -610,10 +615,10 @@ mod tests {
             };
             assert!(matches!(error, Error::Unserved(_)), "{error}");
         };
-        unserved(Manner::Endless, true);
-        unserved(Manner::Silent, true);
-        unserved(Manner::Silent, false);
-        let mut absent = Cable::new(Manner::Absent, 0);
+        unserved(FakeSender::Endless, true);
+        unserved(FakeSender::Silent, true);
+        unserved(FakeSender::Silent, false);
+        let mut absent = Cable::new(FakeSender::Absent, 0);
         let error = machine().count(&mut absent).unwrap_err();
         assert!(matches!(error, Error::NoSender(_)), "{error}");
     }
@@ -625,7 +630,7 @@ mod tests {
         assert_eq!(Size::Full.payload(v4), 1472);
         assert_eq!(Size::Full.payload(v6), 1452);
         for address in [v4, v6] {
-            let end = End {
+            let end = FrameEndpoint {
                 mac: BROADCAST,
                 address,
                 port: PORT,

@@ -95,8 +95,8 @@ pub struct Transferred {
     pub timeouts: u32,
 }
 
-/// What callbacks have seen of a transfer.
-struct Seen {
+/// What a token's `Context` (UEFI 2.10, section 30.3) points to: what the callbacks note of a transfer.
+struct TokenContext {
     answer: [u8; ANSWER],
     len: usize,
     timeouts: u32,
@@ -227,7 +227,7 @@ impl Mtftp {
         // SAFETY: an event without a notification function.
         let event =
             unsafe { boot::create_event(EventType::empty(), Tpl::APPLICATION, None, None) }?;
-        let mut seen = Box::new(Seen {
+        let mut context = Box::new(TokenContext {
             answer: [0; ANSWER],
             len: 0,
             timeouts: 0,
@@ -242,7 +242,7 @@ impl Mtftp {
             option_list: options.as_ptr(),
             buffer_size: memory.len() as u64,
             buffer: memory.as_mut_ptr().cast(),
-            context: (&raw mut *seen).cast(),
+            context: (&raw mut *context).cast(),
             check_packet: Some(check_packet),
             timeout_callback: Some(timeout),
             packet_needed: ptr::null_mut(),
@@ -273,8 +273,12 @@ impl Mtftp {
         let bytes = unsafe { (&raw const (*token).buffer_size).read() };
         Ok(Transferred {
             bytes: status.to_result_with_val(|| bytes),
-            answer: seen.answer.get(..seen.len).unwrap_or_default().to_vec(),
-            timeouts: seen.timeouts,
+            answer: context
+                .answer
+                .get(..context.len)
+                .unwrap_or_default()
+                .to_vec(),
+            timeouts: context.timeouts,
         })
     }
 }
@@ -298,15 +302,15 @@ unsafe extern "efiapi" fn check_packet(
         return Status::SUCCESS;
     }
     // SAFETY: the caller's word; nobody else has a reference to what the token's context points to while the firmware has the token.
-    let (seen, packet) = unsafe {
+    let (context, packet) = unsafe {
         (
-            &mut *(*token).context.cast::<Seen>(),
+            &mut *(*token).context.cast::<TokenContext>(),
             core::slice::from_raw_parts(packet.cast::<u8>(), usize::from(packet_len)),
         )
     };
     if matches!(packet, [0, ERROR | OACK, ..]) {
-        seen.len = packet.len().min(ANSWER);
-        for (place, byte) in seen.answer.iter_mut().zip(packet) {
+        context.len = packet.len().min(ANSWER);
+        for (place, byte) in context.answer.iter_mut().zip(packet) {
             *place = *byte;
         }
     }
@@ -319,8 +323,8 @@ unsafe extern "efiapi" fn check_packet(
 /// As for [`check_packet`].
 unsafe extern "efiapi" fn timeout(_: *mut MtftpProtocol, token: *mut MtftpToken) -> Status {
     // SAFETY: as above.
-    let seen = unsafe { &mut *(*token).context.cast::<Seen>() };
-    seen.timeouts = seen.timeouts.saturating_add(1);
+    let context = unsafe { &mut *(*token).context.cast::<TokenContext>() };
+    context.timeouts = context.timeouts.saturating_add(1);
     Status::SUCCESS
 }
 

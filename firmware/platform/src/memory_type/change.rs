@@ -3,7 +3,7 @@
 //! It goes by the firmware's processor driver, which `SetMemorySpaceAttributes` of the DXE services calls, too, and which sets MTRRs on all
 //! processors. GCD's descriptors stay as they are, and so do protections, which GCD does not know of on all machines.
 
-use super::{MemoryType, Registers, Seen, TypeOfPages, Types};
+use super::{EffectiveMemoryType, MemoryType, Registers, TypeOfPages, Types};
 use crate::cpu_attributes::{self, EXECUTE_PROTECT, READ_ONLY};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -45,10 +45,10 @@ pub(crate) fn put_back_in_panic() {
     }
 }
 
-/// What is compared before and afterwards.
+/// Types, protection and registers of pages at one time: compared before a change and afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
-    seen: Seen,
+struct MemoryTypeSnapshot {
+    types: EffectiveMemoryType,
     /// Attributes of the pages' protection; `None` where they differ.
     protection: Option<u64>,
     registers: Registers,
@@ -56,7 +56,7 @@ struct State {
 
 /// What gives memory types.
 trait Machine {
-    fn state(&self) -> Option<State>;
+    fn state(&self) -> Option<MemoryTypeSnapshot>;
     fn set(&self, attributes: u64) -> uefi::Result;
 }
 
@@ -67,7 +67,7 @@ struct Pages {
 }
 
 impl Machine for Pages {
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<MemoryTypeSnapshot> {
         let types = Types::read().ok()?;
         let (start, bytes) = (self.start, self.bytes);
         let mut protections = types.pages(start, bytes).map(|page| {
@@ -79,8 +79,8 @@ impl Machine for Pages {
         let first = protections.next().flatten();
         let all_same = protections.all(|other| other == first);
         drop(protections);
-        Some(State {
-            seen: types.of(start, bytes),
+        Some(MemoryTypeSnapshot {
+            types: types.of(start, bytes),
             protection: first.filter(|_| all_same),
             registers: types.registers,
         })
@@ -124,7 +124,7 @@ fn change_on(
     work: &mut dyn FnMut(),
 ) -> Result<(), Unchanged> {
     let before = machine.state().ok_or(Unchanged::NotUniform)?;
-    let (TypeOfPages::All(own), Some(protection)) = (before.seen.range, before.protection) else {
+    let (TypeOfPages::All(own), Some(protection)) = (before.types.range, before.protection) else {
         return Err(Unchanged::NotUniform);
     };
     let back = attribute(own) | protection;
@@ -133,7 +133,7 @@ fn change_on(
     let set = machine.set(attribute(kind) | protection);
     let done = machine
         .state()
-        .is_some_and(|state| state.seen.effective == TypeOfPages::All(kind));
+        .is_some_and(|state| state.types.effective == TypeOfPages::All(kind));
     let result = match set {
         Err(error) => Err(Unchanged::Refused(error.status())),
         Ok(()) if !done => Err(Unchanged::NotDone),
@@ -185,9 +185,9 @@ mod tests {
     }
 
     impl Machine for Model {
-        fn state(&self) -> Option<State> {
-            Some(State {
-                seen: Seen {
+        fn state(&self) -> Option<MemoryTypeSnapshot> {
+            Some(MemoryTypeSnapshot {
+                types: EffectiveMemoryType {
                     effective: TypeOfPages::All(self.kind.get()),
                     page: TypeOfPages::All(MemoryType::WriteBack),
                     range: self.range,

@@ -34,8 +34,9 @@ struct EventState {
     signaled: bool,
 }
 
+/// What the boot services of a thread have given out, and what they found wrong.
 #[derive(Default)]
-struct State {
+struct FakeFirmwareState {
     tpl: usize,
     events: Vec<EventState>,
     handles: Vec<Vec<(Guid, *mut c_void)>>,
@@ -51,10 +52,10 @@ struct State {
 }
 
 std::thread_local! {
-    static STATE: RefCell<State> = RefCell::default();
+    static STATE: RefCell<FakeFirmwareState> = RefCell::default();
 }
 
-fn with<R>(work: impl FnOnce(&mut State) -> R) -> R {
+fn with<R>(work: impl FnOnce(&mut FakeFirmwareState) -> R) -> R {
     STATE.with(|state| work(&mut state.borrow_mut()))
 }
 
@@ -72,9 +73,9 @@ pub(super) fn faults() -> Vec<String> {
 pub(super) fn begin() {
     install();
     with(|state| {
-        *state = State {
+        *state = FakeFirmwareState {
             tpl: Tpl::APPLICATION.0,
-            ..State::default()
+            ..FakeFirmwareState::default()
         };
     });
     let _ = install_on(ptr::null_mut(), &RngProtocol::GUID, (&raw const RNG).cast());

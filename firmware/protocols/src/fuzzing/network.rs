@@ -37,8 +37,9 @@ struct Exchange {
 /// What happens in the middle of a call.
 type Interrupt = Box<dyn FnMut()>;
 
+/// What all copies of a [`Fake`] share: the script, the clock, and the exchanges that it has.
 #[derive(Default)]
-struct State {
+struct FakeNetworkState {
     script: Vec<u8>,
     at: usize,
     now: Option<Instant>,
@@ -59,7 +60,7 @@ struct State {
 
 /// The network and its link, of which a test keeps a copy.
 #[derive(Clone, Default)]
-pub(super) struct Fake(Rc<RefCell<State>>);
+pub(super) struct Fake(Rc<RefCell<FakeNetworkState>>);
 
 impl Fake {
     pub(super) fn new(script: &[u8]) -> Self {
@@ -112,7 +113,7 @@ impl Fake {
     }
 }
 
-impl State {
+impl FakeNetworkState {
     fn byte(&mut self) -> u8 {
         let byte = self.script.get(self.at).copied();
         self.at += 1;

@@ -1,6 +1,6 @@
 //! TCP connections for the near end.
 
-use super::{LoaderNetwork, Shared};
+use super::{LoaderNetwork, SharedLoaderNetwork};
 use crate::network::instant;
 use core::net::{IpAddr, SocketAddr};
 use wireboot_fetch::socket::{Ending, SocketPort, socket};
@@ -76,7 +76,7 @@ impl LoaderNetwork {
     }
 }
 
-impl Streams for Shared {
+impl Streams for SharedLoaderNetwork {
     type Stream = Job;
 
     fn now(&self) -> Instant {

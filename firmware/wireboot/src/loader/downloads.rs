@@ -1,6 +1,6 @@
 //! Files for the near end.
 
-use super::{LoaderNetwork, PATIENCE, Shared};
+use super::{LoaderNetwork, PATIENCE, SharedLoaderNetwork};
 use crate::network::instant;
 use alloc::vec::Vec;
 use wireboot_fetch::url::Url;
@@ -8,7 +8,7 @@ use wireboot_fetch::{Command, Event, Job, MAX_CONCURRENT};
 use wireboot_net::Instant;
 use wireboot_platform::memory::{self, Pieces};
 use wireboot_protocols::near_end::download::{Download, Piece};
-use wireboot_protocols::near_end::{Files, Progress, State};
+use wireboot_protocols::near_end::{DownloadState, Files, Progress};
 
 /// Bytes of a file that the near end has in memory at most, read and unread.
 const MOST: u64 = 64 << 20;
@@ -79,7 +79,7 @@ impl LoaderNetwork {
     }
 }
 
-impl Files for Shared {
+impl Files for SharedLoaderNetwork {
     type File = Job;
 
     fn now(&self) -> Instant {
@@ -110,7 +110,7 @@ impl Files for Shared {
             Progress {
                 announced: None,
                 ready: 0,
-                state: State::Silent,
+                state: DownloadState::Silent,
             },
             Download::progress,
         )

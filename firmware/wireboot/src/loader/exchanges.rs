@@ -1,6 +1,6 @@
 //! HTTP requests of loaders', by EFI_HTTP_PROTOCOL.
 
-use super::{LoaderNetwork, Shared};
+use super::{LoaderNetwork, SharedLoaderNetwork};
 use alloc::boxed::Box;
 use wireboot_fetch::http::Request;
 use wireboot_fetch::{Command, Event, Exchanged, Job};
@@ -63,7 +63,7 @@ impl LoaderNetwork {
     }
 }
 
-impl Exchanges for Shared {
+impl Exchanges for SharedLoaderNetwork {
     fn open(&mut self, request: Request) -> Option<Job> {
         let network = &mut *self.0.borrow_mut();
         if network.exchanges.len() >= MOST {

@@ -16,13 +16,13 @@ use super::pace::{BusArgument, LineArgument};
 use super::poll::PollArgument;
 use super::socket::SocketArgument;
 use crate::card::HostCard;
+use crate::data_path::DataPath;
 use crate::listener::Listener;
 use crate::outage::Outages;
 use crate::pcap::{self, Capture};
 use crate::poller::Polling;
 use crate::port::{Offer, Plan};
 use crate::program::{Filter, PairOf, Program};
-use crate::stage::Stage;
 use crate::wires::HostWire;
 
 /// Whose payload is placed.
@@ -165,17 +165,17 @@ impl CardArgs {
             seed: self.line.map_or(0, |argument| argument.seed),
         };
         let pairs = wires.len() as u16;
-        let stages = (0..)
+        let data_paths = (0..)
             .zip(wires)
             .map(|(pair, wire)| Filter::new(wire, program.cloned(), PairOf { pair, pairs }))
-            .map(|wire| Stage::new(wire, pace, capture.clone()));
+            .map(|wire| DataPath::new(wire, pace, capture.clone()));
         let (lies, outages) = match &self.fault {
             Some(fault) => (fault.lies(), fault.outages()),
             None => (Lies::default(), Outages::new(Vec::new(), 0)),
         };
         Plan {
             socket: socket.to_owned(),
-            stages: stages.collect(),
+            data_paths: data_paths.collect(),
             lies,
             outages,
         }

@@ -24,7 +24,7 @@ pub struct CheckArgs {
 
 /// What is told of a program.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Report {
+struct ProgramReport {
     hooks: Vec<HookReport>,
     maps: Vec<MapReport>,
 }
@@ -52,7 +52,7 @@ pub(super) fn open(file: &Path) -> Result<Program> {
 
 impl CheckArgs {
     pub(super) fn run(&self) -> Result<()> {
-        let report = Report::new(open(&self.file)?);
+        let report = ProgramReport::new(open(&self.file)?);
         print!("{}", report.text());
         if let Some(file) = &self.json {
             fs::write(file, serde_json::to_string_pretty(&report)?)
@@ -62,7 +62,7 @@ impl CheckArgs {
     }
 }
 
-impl Report {
+impl ProgramReport {
     fn new(program: Program) -> Self {
         let hooks = Hook::ALL.into_iter().zip(program.hooks);
         let hooks = hooks.filter_map(|(hook, code)| {

@@ -7,7 +7,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use wireboot_card::feature;
 use wireboot_nic::MacAddress;
 
-use super::memory::Shared;
+use super::memory::MemfdPool;
 use super::registers::Register;
 use crate::vhost::{Bell, FrontEnd, FrontEndError, Offered, Request};
 
@@ -59,7 +59,7 @@ pub(super) struct Device {
     /// The card cannot be used any more: the device is gone.
     gone: bool,
     failure: Option<FrontEndError>,
-    memory: Option<Arc<Shared>>,
+    memory: Option<Arc<MemfdPool>>,
     mac: MacAddress,
     status: u8,
     /// Which half of the features is read, and which written.
@@ -100,7 +100,7 @@ impl Device {
     }
 
     /// The memory of the driver that comes.
-    pub(super) fn set_memory(&mut self, memory: Arc<Shared>) {
+    pub(super) fn set_memory(&mut self, memory: Arc<MemfdPool>) {
         self.memory = Some(memory);
     }
 
@@ -177,7 +177,7 @@ impl Device {
 
     /// The memory of the driver, and where its tables lie.
     #[cfg(any(test, feature = "testing"))]
-    pub(super) fn shared(&self) -> Option<(Arc<Shared>, [[u64; 3]; QUEUES])> {
+    pub(super) fn shared(&self) -> Option<(Arc<MemfdPool>, [[u64; 3]; QUEUES])> {
         let tables = self.queues.each_ref().map(|queue| queue.addresses);
         Some((self.memory.clone()?, tables))
     }

@@ -20,15 +20,15 @@ const PAGE: usize = 4096;
 /// Where the device sees it: not where the driver does, so that who mistakes one for the other is found out.
 const DEVICE_ADDRESS: u64 = 0x1_0000_0000;
 
-/// All memory of one driver. No piece is given twice.
+/// All memory of one driver: a mapped memfd, of which pieces are allocated. No piece is given twice.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct MemfdPool {
     file: OwnedFd,
     first: NonNull<u8>,
     given: AtomicUsize,
 }
 
-impl Shared {
+impl MemfdPool {
     pub(super) fn new() -> io::Result<Arc<Self>> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("wireboot", flags)?;
@@ -84,7 +84,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for MemfdPool {
     fn drop(&mut self) {
         // SAFETY: mapped so, and pieces, which have pointers into it, hold on to it.
         let result = unsafe { munmap(self.first.as_ptr().cast(), LEN) };
@@ -99,18 +99,18 @@ pub(crate) struct Piece {
     len: usize,
     device: u64,
     /// Keeps it mapped.
-    _shared: Arc<Shared>,
+    _shared: Arc<MemfdPool>,
 }
 
 // SAFETY: plain memory that stays where it is; nobody else has the piece, and the mapping's owners may be on any threads.
 unsafe impl Send for Piece {}
 // SAFETY: the mapping is shared to be kept and to be asked for what does not change.
-unsafe impl Send for Shared {}
+unsafe impl Send for MemfdPool {}
 // SAFETY: as above; what was given is an atomic number.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for MemfdPool {}
 
 /// Memory for files.
-pub(super) struct FileMemory(pub Arc<Shared>);
+pub(super) struct FileMemory(pub Arc<MemfdPool>);
 
 impl FileMemory {
     /// So many bytes; elsewhere when there is too little.

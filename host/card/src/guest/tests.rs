@@ -20,11 +20,11 @@ use wireboot_server::station::Station;
 
 use super::*;
 use crate::control::Control;
+use crate::data_path::DataPath;
 use crate::listener::Listener;
 use crate::outage::Outages;
 use crate::poller::Polling;
 use crate::port::{Offer, Plan, Port};
-use crate::stage::Stage;
 use crate::vhost::{Bell, Connection, Request};
 use crate::wires::{HostWire, ServerWire};
 
@@ -103,7 +103,7 @@ impl Card {
         let wire = HostWire::Server(Box::new(ServerWire::new(station).unwrap()));
         let plan = Plan {
             socket: socket.to_owned(),
-            stages: vec![Stage::new(wire, Pace::default(), None)],
+            data_paths: vec![DataPath::new(wire, Pace::default(), None)],
             lies,
             outages: Outages::new(Vec::new(), 1),
         };

@@ -16,9 +16,9 @@ use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{Fault, Nic, Receive};
 
 use super::frames::CLIENT;
+use crate::data_path::DataPath;
 use crate::guest::{Guest, GuestPci};
 use crate::memory::Mapping;
-use crate::stage::Stage;
 use crate::vhost::{Connection, PairQueue, Rings, RunningRing, Session};
 
 /// From one turn to the next.
@@ -30,24 +30,24 @@ const ANSWER: usize = 8;
 
 /// A card with a guest.
 pub(super) struct Bench<W> {
-    card: Card<Stage<W>>,
+    card: Card<DataPath<W>>,
     memory: Mapping,
     now: Duration,
 }
 
 impl<W> Bench<W>
 where
-    Stage<W>: Wire<Mapping>,
+    DataPath<W>: Wire<Mapping>,
 {
     /// A card with this behind it, and the driver of a guest that is offered these features. Frames are gathered within these limits, if any.
     pub(super) fn start(
-        stage: Stage<W>,
+        data_path: DataPath<W>,
         features: u64,
         chunks: Option<Limits<Duration>>,
     ) -> Result<(Self, VirtioNet<GuestPci>)> {
-        let offloads = stage.offloads() & features;
+        let offloads = data_path.offloads() & features;
         let offered = feature::consistent(feature::RINGS | offloads);
-        let mut card = Card::new(stage);
+        let mut card = Card::new(data_path);
         card.offer(Beyond {
             chunks,
             ..Beyond::default()
@@ -106,7 +106,7 @@ impl<W> Bench<W> {
 #[inline(never)]
 pub(super) fn count_card<W>(bench: &mut Bench<W>) -> Turn
 where
-    Stage<W>: Wire<Mapping>,
+    DataPath<W>: Wire<Mapping>,
 {
     bench.turn()
 }
@@ -151,9 +151,9 @@ impl Rings for Orders {
 }
 
 /// Starts the card's queues. The guest's memory.
-fn start<W>(card: &mut Card<Stage<W>>, told: &Receiver<Order>) -> Result<Mapping>
+fn start<W>(card: &mut Card<DataPath<W>>, told: &Receiver<Order>) -> Result<Mapping>
 where
-    Stage<W>: Wire<Mapping>,
+    DataPath<W>: Wire<Mapping>,
 {
     let (mut memory, mut queues) = (None, 0);
     loop {

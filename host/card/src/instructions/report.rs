@@ -22,9 +22,9 @@ pub struct Counted {
     pub copy: f64,
 }
 
-/// All subjects.
+/// What was counted of all subjects, and by which version of valgrind.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct InstructionsReport {
     /// As it tells itself.
     pub valgrind: String,
     /// In order.
@@ -96,7 +96,7 @@ impl Counted {
     }
 }
 
-impl Report {
+impl InstructionsReport {
     /// Counts them, by this program, which does what it is told by `--subject`.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ mod tests {
             instructions,
             copy,
         };
-        let report = Report {
+        let report = InstructionsReport {
             valgrind: "valgrind-3".to_owned(),
             counted: vec![
                 counted(Subject::CardFrames, 1000.0, 600.0),

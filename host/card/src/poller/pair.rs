@@ -7,10 +7,10 @@ use std::time::Duration;
 use wireboot_card::{Armed, Beyond, Card, Lies, Queue, RingFault, Turn, Wire};
 
 use super::{Woken, empty, ring};
+use crate::data_path::DataPath;
 use crate::memory::Mapping;
 use crate::program::{Diverted, Hook, Wild};
 use crate::say::say;
-use crate::stage::Stage;
 use crate::statistics::{PairTraffic, Statistics};
 use crate::vhost::RunningRing;
 
@@ -27,7 +27,7 @@ pub(super) const DESCRIPTORS: usize = 3;
 pub(super) struct Pair {
     /// What lines in the log begin with.
     name: Arc<str>,
-    card: Card<Stage>,
+    card: Card<DataPath>,
     /// Receive and transmit, as [`Queue`] numbers them.
     queues: [Option<Bells>; 2],
     armed: Armed,
@@ -38,8 +38,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(name: Arc<str>, stage: Stage, lies: Lies, beyond: Beyond) -> Self {
-        let mut card = Card::new(stage);
+    pub(super) fn new(name: Arc<str>, data_path: DataPath, lies: Lies, beyond: Beyond) -> Self {
+        let mut card = Card::new(data_path);
         card.lie(lies);
         card.offer(beyond);
         Self {
@@ -119,10 +119,10 @@ impl Pair {
             sent: counters.sent,
             received: counters.received,
         });
-        let stage = self.card.wire();
-        statistics.offload += stage.offload_counters();
-        statistics.paced += stage.paced_counters();
-        if let Some(program) = stage.program_counters() {
+        let data_path = self.card.wire();
+        statistics.offload += data_path.offload_counters();
+        statistics.paced += data_path.paced_counters();
+        if let Some(program) = data_path.program_counters() {
             match &mut statistics.program {
                 Some(sum) => *sum += program,
                 none => *none = Some(program),

@@ -58,15 +58,15 @@ fn rung(event: &OwnedFd) -> u64 {
 
 impl Guest {
     fn new(features: u64) -> Self {
-        let stage = || Stage::new(HostWire::None, Pace::default(), None);
-        Self::before(vec![stage(), stage()], features)
+        let data_path = || DataPath::new(HostWire::None, Pace::default(), None);
+        Self::before(vec![data_path(), data_path()], features)
     }
 
-    fn before(stages: Vec<Stage>, features: u64) -> Self {
-        Self::polled(stages, features, Polling::default())
+    fn before(data_paths: Vec<DataPath>, features: u64) -> Self {
+        Self::polled(data_paths, features, Polling::default())
     }
 
-    fn polled(stages: Vec<Stage>, features: u64, polling: Polling) -> Self {
+    fn polled(data_paths: Vec<DataPath>, features: u64, polling: Polling) -> Self {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 0x4000).unwrap();
         let mapping = || {
@@ -79,7 +79,7 @@ impl Guest {
         };
         let poller = Poller::start(
             "card".into(),
-            stages,
+            data_paths,
             Lies::default(),
             Beyond::default(),
             polling,
@@ -322,10 +322,10 @@ fn a_queue_of_a_tap_is_in_use_while_its_pair_receives() {
     }
     sh("ip tuntap add dev card0 mode tap vnet_hdr multi_queue");
     let taps = Tap::open("card0", 2).unwrap();
-    let stages = taps
+    let data_paths = taps
         .into_iter()
-        .map(|tap| Stage::new(HostWire::Tap(tap), Pace::default(), None));
-    let mut guest = Guest::before(stages.collect(), 0);
+        .map(|tap| DataPath::new(HostWire::Tap(tap), Pace::default(), None));
+    let mut guest = Guest::before(data_paths.collect(), 0);
     let uses = |guest: &Guest, queues, others| {
         // The poller has done what it was told.
         guest.poller.statistics().unwrap();
@@ -346,8 +346,8 @@ fn a_queue_of_a_tap_is_in_use_while_its_pair_receives() {
 
 #[test]
 fn a_card_that_always_looks_waits_for_no_doorbell_and_counts_each() {
-    let stage = Stage::new(HostWire::None, Pace::default(), None);
-    let mut guest = Guest::polled(vec![stage], 0, Polling::Always);
+    let data_path = DataPath::new(HostWire::None, Pace::default(), None);
+    let mut guest = Guest::polled(vec![data_path], 0, Polling::Always);
     guest.start(0);
     for _ in 0..100 {
         guest.send();
@@ -377,8 +377,8 @@ fn a_card_that_always_looks_waits_for_no_doorbell_and_counts_each() {
 
 #[test]
 fn a_card_that_never_looks_in_vain_waits_for_doorbells() {
-    let stage = Stage::new(HostWire::None, Pace::default(), None);
-    let mut guest = Guest::polled(vec![stage], 0, Polling::For(Duration::ZERO));
+    let data_path = DataPath::new(HostWire::None, Pace::default(), None);
+    let mut guest = Guest::polled(vec![data_path], 0, Polling::For(Duration::ZERO));
     guest.start(0);
     let waits = || guest.poller.statistics().unwrap().waits;
     // It waits once it has begun.
@@ -406,7 +406,7 @@ fn a_card_asleep_wakes_when_the_bus_is_free() {
         bus: Some(bus),
         ..Pace::default()
     };
-    let mut guest = Guest::before(vec![Stage::new(HostWire::None, pace, None)], 0);
+    let mut guest = Guest::before(vec![DataPath::new(HostWire::None, pace, None)], 0);
     let begun = Instant::now();
     for _ in 0..SIZE {
         guest.send();
@@ -433,14 +433,14 @@ fn a_frame_goes_by_the_pair_that_a_program_chooses() {
     };
     let remotes = [remote(0), remote(1)];
     let program = program(Hook::Guest, "mov r2, 1\nstxh [r1+22], r2\nmov r0, 0\nexit");
-    let stage = |pair: u16| {
+    let data_path = |pair: u16| {
         let [local, remote] =
             ["local", "remote"].map(|name| folder.path().join(format!("{name}{pair}")));
         let wire = HostWire::Dgram(Dgram::open(&local, &remote, 1500).unwrap());
         let filter = Filter::new(wire, Some(program.clone()), PairOf { pair, pairs: 2 });
-        Stage::new(filter, Pace::default(), None)
+        DataPath::new(filter, Pace::default(), None)
     };
-    let mut guest = Guest::before(vec![stage(0), stage(1)], 0);
+    let mut guest = Guest::before(vec![data_path(0), data_path(1)], 0);
     let came = |n: usize| remotes[n].recv(&mut [0; 100]).is_ok();
     let comes = |n: usize| {
         let begun = Instant::now();
@@ -477,7 +477,7 @@ fn what_waits_for_a_receive_queue_is_forgotten_when_it_is_stopped() {
     let sender = UnixDatagram::bind(&remote).unwrap();
     let program = program(Hook::Wire, "stw [r1+16], 1000000\nmov r0, 0\nexit");
     let filter = Filter::new(wire, Some(program), PairOf::ONLY);
-    let mut guest = Guest::before(vec![Stage::new(filter, Pace::default(), None)], 0);
+    let mut guest = Guest::before(vec![DataPath::new(filter, Pace::default(), None)], 0);
     // One buffer, to be written to.
     guest.memory.write(8, &0x800u32.to_le_bytes()).unwrap();
     guest.memory.write(12, &2u16.to_le_bytes()).unwrap();
@@ -502,11 +502,11 @@ fn what_waits_for_a_receive_queue_is_forgotten_when_it_is_stopped() {
 fn a_program_gone_wild_stops_its_queue() {
     // The first byte of a frame is the verdict.
     let program = program(Hook::Guest, "ldxb r0, [r1+24]\nexit");
-    let stage = || {
+    let data_path = || {
         let filter = Filter::new(HostWire::None, Some(program.clone()), PairOf::ONLY);
-        Stage::new(filter, Pace::default(), None)
+        DataPath::new(filter, Pace::default(), None)
     };
-    let mut guest = Guest::before(vec![stage(), stage()], 0);
+    let mut guest = Guest::before(vec![data_path(), data_path()], 0);
     // Behind the header of 12 bytes: pass, drop, and what is neither.
     for (n, verdict) in [0u8, 1, 7, 0].into_iter().enumerate() {
         guest

@@ -68,15 +68,15 @@ enum Value {
     Some,
 }
 
-/// What is known in front of an instruction.
+/// What the verifier knows in front of an instruction (Linux: `struct bpf_verifier_state`).
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct VerifierState {
     registers: [Value; 11],
     /// Instructions of the longest way that leads here.
     longest: usize,
 }
 
-impl State {
+impl VerifierState {
     fn meet(&mut self, other: &Self) {
         self.longest = self.longest.max(other.longest);
         for (one, other) in self.registers.iter_mut().zip(other.registers) {
@@ -108,15 +108,15 @@ impl State {
     }
 }
 
-/// Where an instruction leads.
+/// The instructions that may run after one: what follows it, and where it jumps.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ways {
+struct Successors {
     /// To the instruction so far behind.
     next: Option<usize>,
     jump: Option<i16>,
 }
 
-const NEXT: Ways = Ways {
+const NEXT: Successors = Successors {
     next: Some(1),
     jump: None,
 };
@@ -132,11 +132,11 @@ pub(super) fn verify(program: &[Instruction], maps: usize) -> Result<usize, Refu
     if program.len() > LONGEST {
         return Err(refused(LONGEST)(Reason::TooLong));
     }
-    let mut states: Vec<Option<State>> = vec![None; program.len()];
+    let mut states: Vec<Option<VerifierState>> = vec![None; program.len()];
     let mut registers = [Value::None; 11];
     [registers[1], registers[10]] = [Value::Some; 2];
     if let Some(first) = states.first_mut() {
-        *first = Some(State {
+        *first = Some(VerifierState {
             registers,
             longest: 0,
         });
@@ -154,13 +154,13 @@ pub(super) fn verify(program: &[Instruction], maps: usize) -> Result<usize, Refu
         state.longest += 1;
         longest = longest.max(state.longest);
         let second = program.get(at + 1);
-        let ways = step(*instruction, second, &mut state, maps).map_err(refused)?;
-        half = ways.next == Some(2);
-        if let Some(next) = ways.next {
+        let successors = step(*instruction, second, &mut state, maps).map_err(refused)?;
+        half = successors.next == Some(2);
+        if let Some(next) = successors.next {
             let next = states.get_mut(at + next);
             join(next.ok_or_else(|| refused(Reason::NoExit))?, &state);
         }
-        if let Some(jump) = ways.jump {
+        if let Some(jump) = successors.jump {
             let jump = usize::try_from(jump).map_err(|_| refused(Reason::Backward))?;
             let to = states.get_mut(at + 1 + jump);
             join(to.ok_or_else(|| refused(Reason::Target))?, &state);
@@ -172,7 +172,7 @@ pub(super) fn verify(program: &[Instruction], maps: usize) -> Result<usize, Refu
     Ok(longest)
 }
 
-fn join(place: &mut Option<State>, state: &State) {
+fn join(place: &mut Option<VerifierState>, state: &VerifierState) {
     match place {
         Some(known) => known.meet(state),
         None => *place = Some(*state),
@@ -183,9 +183,9 @@ fn join(place: &mut Option<State>, state: &State) {
 fn step(
     it: Instruction,
     second: Option<&Instruction>,
-    state: &mut State,
+    state: &mut VerifierState,
     maps: usize,
-) -> Result<Ways, Reason> {
+) -> Result<Successors, Reason> {
     let unused = |all_zero: bool| if all_zero { Ok(()) } else { Err(Reason::Field) };
     match it.opcode {
         LDDW => {
@@ -204,7 +204,7 @@ fn step(
                 return Err(Reason::Half);
             }
             state.set(it.dst, value)?;
-            return Ok(Ways {
+            return Ok(Successors {
                 next: Some(2),
                 jump: None,
             });
@@ -227,11 +227,11 @@ fn step(
         EXIT => {
             unused(it.dst == 0 && it.src == 0 && it.offset == 0 && it.imm == 0)?;
             state.get(0)?;
-            return Ok(Ways::default());
+            return Ok(Successors::default());
         }
         JA => {
             unused(it.dst == 0 && it.src == 0 && it.imm == 0)?;
-            return Ok(Ways {
+            return Ok(Successors {
                 next: None,
                 jump: Some(it.offset),
             });
@@ -297,7 +297,7 @@ fn step(
                 unused(it.src == 0)?;
             }
             state.get(it.dst)?;
-            Ok(Ways {
+            Ok(Successors {
                 next: Some(1),
                 jump: Some(it.offset),
             })

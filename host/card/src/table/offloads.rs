@@ -1,10 +1,10 @@
-//! Ways of handing frames over, side by side.
+//! The receive offloads side by side.
 
 use wireboot_card::coalesce::Limits;
 use wireboot_card::model::receive::{Arrival, Outcome, ReceivingCard, receive};
+use wireboot_card::model::receive_offload::BUFFER;
 use wireboot_card::model::traffic::{Frames, Mix, flows};
-use wireboot_card::model::way::BUFFER;
-use wireboot_card::model::{Line, Picos, Throughput, Way};
+use wireboot_card::model::{Line, Picos, ReceiveOffload, Throughput};
 
 use super::runs::TRANSFER;
 use super::sheet::{Cell, Sheet};
@@ -67,19 +67,19 @@ pub(super) fn sheet(subject: &Subject) -> Sheet {
             percent: PERCENT,
         };
         let segments = flows(line, mix(Frames::Segments(payload), FRAMES), SEED);
-        for way in Way::ALL {
-            let name = match way {
-                Way::Single => "  single",
-                Way::Segments => "  segments",
-                Way::Datagrams => "  datagrams",
-                Way::Chunks => "  chunks",
-                Way::Placement => "  placement",
+        for offload in ReceiveOffload::ALL {
+            let name = match offload {
+                ReceiveOffload::Single => "  single",
+                ReceiveOffload::Segments => "  segments",
+                ReceiveOffload::Datagrams => "  datagrams",
+                ReceiveOffload::Chunks => "  chunks",
+                ReceiveOffload::Placement => "  placement",
             };
-            if way != Way::Datagrams {
-                row(&mut sheet, subject, traffic, name, way, &segments);
+            if offload != ReceiveOffload::Datagrams {
+                row(&mut sheet, subject, traffic, name, offload, &segments);
             } else if payload == 1500 {
                 let fragments = flows(line, mix(Frames::Fragments, FRAMES), SEED);
-                row(&mut sheet, subject, traffic, name, way, &fragments);
+                row(&mut sheet, subject, traffic, name, offload, &fragments);
             }
         }
         if payload == 1500 {
@@ -89,7 +89,7 @@ pub(super) fn sheet(subject: &Subject) -> Sheet {
                 subject,
                 traffic,
                 "  MTU 9000",
-                Way::Single,
+                ReceiveOffload::Single,
                 &frames,
             );
         }
@@ -117,12 +117,12 @@ fn row(
     subject: &Subject,
     traffic: &str,
     name: &str,
-    way: Way,
+    offload: ReceiveOffload,
     arrivals: &[Arrival],
 ) {
     let card = ReceivingCard {
         bus: subject.bus,
-        way,
+        offload,
         limits: Limits {
             frames: usize::MAX,
             bytes: TRANSFER,

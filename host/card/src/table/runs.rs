@@ -2,7 +2,7 @@
 
 use wireboot_card::coalesce::Limits;
 use wireboot_card::model::receive::{Arrival, ReceivingCard};
-use wireboot_card::model::{Bus, Line, Picos, Throughput, Way, on_bus};
+use wireboot_card::model::{Bus, Line, Picos, ReceiveOffload, Throughput, on_bus};
 
 /// Bytes of a transfer at most.
 pub(super) const TRANSFER: usize = 65_536;
@@ -34,7 +34,7 @@ pub(super) fn behind_the_first(arrivals: &[Arrival], skipped: usize) -> Throughp
 pub(super) fn gathering(bus: Bus, frames: usize, wait: Picos) -> ReceivingCard {
     ReceivingCard {
         bus,
-        way: Way::Chunks,
+        offload: ReceiveOffload::Chunks,
         limits: Limits {
             frames,
             bytes: TRANSFER,

@@ -62,11 +62,12 @@ pub(super) struct Sheet {
     title: String,
     /// Keys for programs, heads for people; those without a head are for programs alone.
     columns: Vec<(&'static str, &'static str)>,
-    rows: Vec<Row>,
+    rows: Vec<SheetRow>,
     notes: Vec<String>,
 }
 
-enum Row {
+/// A row of a [`Sheet`], by whom it is for.
+enum SheetRow {
     /// What the next rows are about, for people.
     Group(String),
     Shown(Vec<Cell>),
@@ -74,7 +75,7 @@ enum Row {
     Hidden(Vec<Cell>),
 }
 
-impl Row {
+impl SheetRow {
     fn cells(&self) -> Option<&[Cell]> {
         match self {
             Self::Group(_) => None,
@@ -99,19 +100,19 @@ impl Sheet {
     }
 
     pub(super) fn group(&mut self, what: impl Into<String>) {
-        self.rows.push(Row::Group(what.into()));
+        self.rows.push(SheetRow::Group(what.into()));
     }
 
     pub(super) fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(Row::Shown(cells));
+        self.rows.push(SheetRow::Shown(cells));
     }
 
     /// A row that people see if `shown`.
     pub(super) fn row_if(&mut self, shown: bool, cells: Vec<Cell>) {
         self.rows.push(if shown {
-            Row::Shown(cells)
+            SheetRow::Shown(cells)
         } else {
-            Row::Hidden(cells)
+            SheetRow::Hidden(cells)
         });
     }
 
@@ -141,10 +142,10 @@ impl Sheet {
         }
         for row in &self.rows {
             match row {
-                Row::Group(what) => {
+                SheetRow::Group(what) => {
                     table.add_row([what]);
                 }
-                Row::Shown(cells) => {
+                SheetRow::Shown(cells) => {
                     let cells = cells.iter().zip(heads.clone());
                     table.add_row(
                         cells
@@ -152,7 +153,7 @@ impl Sheet {
                             .map(|(cell, _)| cell.text()),
                     );
                 }
-                Row::Hidden(_) => {}
+                SheetRow::Hidden(_) => {}
             }
         }
         if table
@@ -168,7 +169,7 @@ impl Sheet {
         let hidden = self
             .rows
             .iter()
-            .filter(|row| matches!(row, Row::Hidden(_)))
+            .filter(|row| matches!(row, SheetRow::Hidden(_)))
             .count();
         if hidden > 0 {
             let _ = writeln!(text, "{hidden} more rows: --json FILE");
@@ -187,7 +188,7 @@ impl Sheet {
         };
         json!({
             "title": self.title,
-            "rows": self.rows.iter().filter_map(Row::cells).map(row).collect::<Vec<_>>(),
+            "rows": self.rows.iter().filter_map(SheetRow::cells).map(row).collect::<Vec<_>>(),
             "notes": self.notes,
         })
     }
@@ -195,7 +196,7 @@ impl Sheet {
     /// The rows' cells as people read them, those that only programs see included.
     #[cfg(test)]
     pub(super) fn cells(&self) -> Vec<Vec<&str>> {
-        let rows = self.rows.iter().filter_map(Row::cells);
+        let rows = self.rows.iter().filter_map(SheetRow::cells);
         rows.map(|cells| cells.iter().map(Cell::text).collect())
             .collect()
     }

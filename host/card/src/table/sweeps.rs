@@ -1,9 +1,9 @@
 //! What the model gives when one thing is changed at a time.
 
 use wireboot_card::model::receive::{Outcome, receive};
+use wireboot_card::model::receive_offload::TCP_IP;
 use wireboot_card::model::send::{SendingCard, send};
 use wireboot_card::model::traffic::stream;
-use wireboot_card::model::way::TCP_IP;
 use wireboot_card::model::{Bus, Line, Picos, Throughput, on_bus};
 
 use super::runs::{MEMORY, PAYLOAD, TRANSFER, behind_the_first, by_formula, gathering};

@@ -124,8 +124,8 @@ pub(crate) fn switch(mtus: &[u16]) -> io::Result<Vec<SwitchPort>> {
 fn connect((one, first): (&mut SwitchPort, usize), (two, second): (&mut SwitchPort, usize)) {
     // What one port has not, the other one does not get.
     let longest = one.max_unit().min(two.max_unit());
-    let (there, arriving) = way(longest);
-    let (back, leaving) = way(longest);
+    let (there, arriving) = frame_channel(longest);
+    let (back, leaving) = frame_channel(longest);
     let put = |port: &mut SwitchPort, other: usize, link| {
         if let Some(place) = port.links.get_mut(other) {
             *place = Some(link);
@@ -144,13 +144,14 @@ fn connect((one, first): (&mut SwitchPort, usize), (two, second): (&mut SwitchPo
     put(two, first, link(back, arriving, one.bell.clone()));
 }
 
-type Way = (
+/// A channel for frames and the one on which their buffers come back: the sending port's ends, and the receiving port's.
+type FrameChannel = (
     (Sender<Parcel>, Receiver<Parcel>),
     (Receiver<Parcel>, Sender<Parcel>),
 );
 
-/// Both ends of a way from one port to another for frames of up to `longest` bytes, with all buffers at the beginning.
-fn way(longest: usize) -> Way {
+/// From one port to another, for frames of up to `longest` bytes, with all buffers at the beginning.
+fn frame_channel(longest: usize) -> FrameChannel {
     let (out, coming) = channel(WAITING);
     let (mut done, spare) = channel(WAITING);
     for _ in 0..WAITING {

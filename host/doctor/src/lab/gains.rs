@@ -31,7 +31,7 @@ use super::{
     Examination, Hardware, STARTED, Trial, boot, examine_inside, name, network_with, planted, watch,
 };
 use crate::{NOT_MEASURED, examine};
-use catalogue::{PLANTED, Planted, Way};
+use catalogue::{ComparedBoots, PLANTED, Planted};
 use table::{Boots, Table};
 
 /// Measure what a boot gains where the lab takes a fault away, beside what the findings foretell.
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
     let faults: Vec<&Planted> = PLANTED
         .iter()
         .filter(|one| arguments.only.is_empty() || arguments.only.contains(&one.fault))
-        .filter(|one| !arguments.quick || !matches!(one.way, Way::Inside(_)))
+        .filter(|one| !arguments.quick || !matches!(one.compared, ComparedBoots::Inside(_)))
         .collect();
     if !arguments.named
         && let Some(other) = arguments
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
     let accelerator = arguments.accel.choose(&lab)?;
     let mtu = NetworkOptions::default().mtu;
     let wireboot = Some(programs.wireboot.as_path());
-    let stage = Stage {
+    let testbed = FaultTestbed {
         lab: &lab,
         host: Host::new(wireboot, busy, accelerator, IpVersion::V4, mtu, Vec::new()),
         accelerator,
@@ -126,13 +126,13 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
         hardware: Hardware::default(),
     };
     if arguments.named {
-        return Ok(match named::run(&stage, arguments)? {
+        return Ok(match named::run(&testbed, arguments)? {
             true => std::process::ExitCode::SUCCESS,
             false => NOT_MEASURED.into(),
         });
     }
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let table = stage.measure(&faults, rounds, |table| table.save(arguments))?;
+    let table = testbed.measure(&faults, rounds, |table| table.save(arguments))?;
     println!("{}", table.text());
     Ok(match table.failures.is_empty() {
         true => std::process::ExitCode::SUCCESS,
@@ -147,8 +147,8 @@ struct Programs {
     planted: PathBuf,
 }
 
-/// Where boots are made.
-struct Stage<'a> {
+/// Where the boots with faults are made, and with what.
+struct FaultTestbed<'a> {
     lab: &'a Lab,
     host: Host,
     accelerator: Accelerator,
@@ -160,12 +160,12 @@ struct Stage<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Setting {
     faults: Vec<Fault>,
-    step: Step,
+    kind: TrialKind,
 }
 
-/// What is done in one go.
+/// How far a trial boots, and what is taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum TrialKind {
     /// A boot to the last file, and its packets.
     Whole,
     /// A boot to the start of wireboot.efi, and its packets.
@@ -181,7 +181,7 @@ enum Step {
 /// What is known of the boots and examinations of a setting.
 type Known = BTreeMap<Setting, Boots>;
 
-impl Stage<'_> {
+impl FaultTestbed<'_> {
     /// Measures in rounds; `save` gets what is known after each.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl Stage<'_> {
             for setting in &steps {
                 let what = setting.what();
                 bar.set_message(what.clone());
-                match self.step(setting) {
+                match self.measure_once(setting) {
                     Ok(boots) => {
                         bar.suspend(|| eprintln!("round {round}: {what}: {boots}"));
                         known.entry(setting.clone()).or_default().add(boots);
@@ -226,10 +226,11 @@ impl Stage<'_> {
             accelerator: self.accelerator,
             ip: IpVersion::V4,
             faults: &setting.faults,
-            wireboot: (setting.step == Step::First).then_some(self.programs.wireboot.as_path()),
+            wireboot: (setting.kind == TrialKind::First)
+                .then_some(self.programs.wireboot.as_path()),
             planted: Some(&self.programs.planted),
             hardware: &self.hardware,
-            is_short: setting.step == Step::Short,
+            is_short: setting.kind == TrialKind::Short,
             longest: LONGEST,
         }
     }
@@ -241,7 +242,7 @@ impl Stage<'_> {
     /// What a boot or an examination finds.
     fn report(&self, setting: &Setting) -> Result<Report> {
         let trial = self.trial(setting);
-        let Step::Examination(words) = setting.step else {
+        let TrialKind::Examination(words) = setting.kind else {
             return boot(self.lab, &trial, &self.capture());
         };
         let examination = Examination {
@@ -254,13 +255,13 @@ impl Stage<'_> {
     }
 
     /// Boots or examines once.
-    fn step(&self, setting: &Setting) -> Result<Boots> {
-        if matches!(setting.step, Step::Examination(_)) {
+    fn measure_once(&self, setting: &Setting) -> Result<Boots> {
+        if matches!(setting.kind, TrialKind::Examination(_)) {
             return Ok(Boots::default().with_report(&self.report(setting)?));
         }
         let (trial, capture) = (self.trial(setting), self.capture());
-        let until = match setting.step {
-            Step::Whole => LAST_FILE,
+        let until = match setting.kind {
+            TrialKind::Whole => LAST_FILE,
             _ => STARTED,
         };
         let watched = watch(self.lab, &trial, until, &capture)?;
@@ -268,8 +269,8 @@ impl Stage<'_> {
         let ended_s = ended_s.with_context(|| format!("not over after {} s", LONGEST.as_secs()))?;
         let started_s = watched.started_s.context("nothing was started")?;
         let boots = Boots::timed(started_s, ended_s);
-        Ok(match setting.step {
-            Step::Start => boots,
+        Ok(match setting.kind {
+            TrialKind::Start => boots,
             _ => boots.with_report(&examine(&capture, None)?),
         })
     }
@@ -279,12 +280,12 @@ impl Setting {
     /// For people.
     fn what(&self) -> String {
         let network = network_with(&self.faults);
-        match self.step {
-            Step::Whole => format!("a boot on {network}"),
-            Step::First => format!("a boot of wireboot.efi on {network}"),
-            Step::Start => format!("a boot to its first file on {network}"),
-            Step::Short => format!("a short boot on {network}"),
-            Step::Examination(words) => format!("an examination ({words}) on {network}"),
+        match self.kind {
+            TrialKind::Whole => format!("a boot on {network}"),
+            TrialKind::First => format!("a boot of wireboot.efi on {network}"),
+            TrialKind::Start => format!("a boot to its first file on {network}"),
+            TrialKind::Short => format!("a short boot on {network}"),
+            TrialKind::Examination(words) => format!("an examination ({words}) on {network}"),
         }
     }
 }
@@ -292,19 +293,19 @@ impl Setting {
 impl Planted {
     /// Boots, and what tells their findings: with the fault or without it.
     fn settings(&self, with: bool) -> [Setting; 2] {
-        let steps = match self.way {
-            Way::Whole => [Step::Whole; 2],
-            Way::First => [Step::First; 2],
-            Way::Inside(words) => [Step::Start, Step::Examination(words)],
+        let kinds = match self.compared {
+            ComparedBoots::Whole => [TrialKind::Whole; 2],
+            ComparedBoots::First => [TrialKind::First; 2],
+            ComparedBoots::Inside(words) => [TrialKind::Start, TrialKind::Examination(words)],
         };
         let faults = with.then_some(self.fault);
         let faults: Vec<Fault> = faults
             .into_iter()
             .chain(self.beside.iter().copied())
             .collect();
-        steps.map(|step| Setting {
+        kinds.map(|kind| Setting {
             faults: faults.clone(),
-            step,
+            kind,
         })
     }
 }
@@ -325,7 +326,7 @@ fn table(faults: &[&Planted], known: &Known, failures: &[String], host: &Host) -
     let of = |setting| known.get(&setting).cloned().unwrap_or_default();
     let rows = faults.iter().map(|one| {
         let [with, without] = [true, false].map(|with| one.settings(with).map(of));
-        table::Row::new(one, with, without)
+        table::FaultRow::new(one, with, without)
     });
     Table {
         host: host.clone(),
@@ -354,13 +355,13 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), steps.len());
-        let healthy = |step| {
+        let healthy = |kind| {
             steps
                 .iter()
-                .filter(move |one| one.step == step && one.faults.is_empty())
+                .filter(move |one| one.kind == kind && one.faults.is_empty())
         };
-        for step in [Step::Whole, Step::First, Step::Start] {
-            assert_eq!(healthy(step).count(), 1, "{step:?}");
+        for kind in [TrialKind::Whole, TrialKind::First, TrialKind::Start] {
+            assert_eq!(healthy(kind).count(), 1, "{kind:?}");
         }
         for one in &faults {
             let all = [true, false].map(|with| one.settings(with));

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use regex::Regex;
 use wireboot_lab::capture::Capture;
-use wireboot_lab::console::Seen;
+use wireboot_lab::console::ConsoleMatch;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::{Disk, Machine, RunningMachine};
@@ -102,7 +102,7 @@ fn run<T>(
     examination: Examination<'_>,
     capture: &Path,
     watch: impl FnMut(&str) + Send + 'static,
-    wait: impl FnOnce(&mut RunningMachine, &Regex) -> Result<(Seen, T)>,
+    wait: impl FnOnce(&mut RunningMachine, &Regex) -> Result<(ConsoleMatch, T)>,
 ) -> Result<(Report, T)> {
     let mut site = Site::new(lab, trial)?;
     if wants_throughput(examination.words) {

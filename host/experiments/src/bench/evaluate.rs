@@ -267,13 +267,13 @@ enum Progress {
         start: f64,
         last: f64,
         /// Every request for the file or a part of it, on whatever connection, in order.
-        answers: Vec<Answer>,
+        answers: Vec<ObservedResponse>,
     },
 }
 
 /// What came in answer to a GET for the file or a part of it.
 #[derive(Debug)]
-struct Answer {
+struct ObservedResponse {
     port: u16,
     /// The request's own sequence number.
     sequence: u32,
@@ -329,7 +329,7 @@ impl Watch {
                 self.progress.packet(time, packet);
                 if self.transfer().is_none() {
                     let (first, end) = get.range.unwrap_or((0, None));
-                    let answer = Answer {
+                    let answer = ObservedResponse {
                         port: *port,
                         sequence: *sequence,
                         first: *acknowledged,
@@ -451,7 +451,7 @@ impl Progress {
     }
 
     /// A GET for the file or, with `part`, for a part of it.
-    fn ask(&mut self, time: f64, answer: Answer, part: bool) {
+    fn ask(&mut self, time: f64, answer: ObservedResponse, part: bool) {
         match self {
             Self::Http { answers, .. }
                 if answers.iter().any(|old| {
@@ -472,7 +472,7 @@ impl Progress {
     }
 }
 
-impl Answer {
+impl ObservedResponse {
     /// Whether it came further by this.
     fn acknowledge(&mut self, acknowledged: u32) -> bool {
         let step = acknowledged
@@ -491,7 +491,7 @@ impl Answer {
 
 /// Bytes of the file that have come in these answers, each counted once: a connection may bring what another was asked for, too,
 /// until it is told to stop.
-fn covered(answers: &[Answer]) -> u64 {
+fn covered(answers: &[ObservedResponse]) -> u64 {
     let mut parts: Vec<Range<u64>> = answers
         .iter()
         .map(|answer| {
@@ -599,7 +599,8 @@ mod tests {
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    type End = (IpAddr, u16);
+    /// A host and its port.
+    type HostPort = (IpAddr, u16);
 
     /// A client and a server of either version.
     const ENDS: [(IpAddr, IpAddr); 2] = [
@@ -613,7 +614,7 @@ mod tests {
         ),
     ];
 
-    fn ip(from: End, to: End) -> PacketBuilderStep<IpHeaders> {
+    fn ip(from: HostPort, to: HostPort) -> PacketBuilderStep<IpHeaders> {
         let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
         match (from.0, to.0) {
             (IpAddr::V4(from), IpAddr::V4(to)) => ethernet.ipv4(from.octets(), to.octets(), 64),
@@ -622,11 +623,11 @@ mod tests {
         }
     }
 
-    fn is_server(end: End) -> bool {
+    fn is_server(end: HostPort) -> bool {
         ENDS.iter().any(|(_, server)| *server == end.0)
     }
 
-    fn udp(from: End, to: End, payload: &[u8]) -> Option<Packet> {
+    fn udp(from: HostPort, to: HostPort, payload: &[u8]) -> Option<Packet> {
         let mut frame = Vec::new();
         let builder = ip(from, to).udp(from.1, to.1);
         builder.write(&mut frame, payload).unwrap();
@@ -634,8 +635,8 @@ mod tests {
     }
 
     fn tcp(
-        from: End,
-        to: End,
+        from: HostPort,
+        to: HostPort,
         sequence: u32,
         ack: u32,
         payload: &[u8],

@@ -3,19 +3,19 @@
 use std::fmt::Write;
 
 use super::files::MIB;
-use super::report::{Report, Row, digits, short_version};
+use super::report::{BenchReport, BenchRow, digits, short_version};
 use wireboot_lab::statistics::range;
 
 /// All tables of a report.
 #[must_use]
-pub(super) fn tables(report: &Report) -> String {
+pub(super) fn tables(report: &BenchReport) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = write(report, &mut text);
     text
 }
 
-fn write(report: &Report, text: &mut String) -> std::fmt::Result {
+fn write(report: &BenchReport, text: &mut String) -> std::fmt::Result {
     writeln!(text, "{}", report.host.provenance())?;
     if !report.rows.is_empty() {
         writeln!(
@@ -32,7 +32,7 @@ fn write(report: &Report, text: &mut String) -> std::fmt::Result {
             text,
             "| stack | server | warm memory | cold memory | stock UEFI = 1 | iPXE = 1 | Linux guest = 1 |\n|---|---|---|---|---|---|---|"
         )?;
-        let of_size = |row: &&Row| row.bytes == bytes;
+        let of_size = |row: &&BenchRow| row.bytes == bytes;
         let mut stacks: Vec<&str> = Vec::new();
         for row in report.rows.iter().filter(of_size) {
             if !stacks.contains(&row.id.as_str()) {
@@ -49,8 +49,8 @@ fn write(report: &Report, text: &mut String) -> std::fmt::Result {
             };
             let (warm, cold) = (of(true), of(false));
             let Some(row) = warm.or(cold) else { continue };
-            let both = |ratio: fn(&Row) -> Option<f64>| {
-                let one = |row: Option<&Row>| {
+            let both = |ratio: fn(&BenchRow) -> Option<f64>| {
+                let one = |row: Option<&BenchRow>| {
                     row.and_then(ratio)
                         .map_or_else(|| "-".to_owned(), |ratio| digits(ratio, 2))
                 };
@@ -126,7 +126,7 @@ fn write(report: &Report, text: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-fn rate(row: Option<&Row>) -> String {
+fn rate(row: Option<&BenchRow>) -> String {
     row.map_or_else(
         || "-".to_owned(),
         |row| {

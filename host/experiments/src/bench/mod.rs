@@ -33,7 +33,7 @@ use nix::unistd::geteuid;
 use evaluate::Waited;
 use files::MIB;
 use instructions::Instructions;
-use report::{Case, FailedTrial, Failure, Figures, Latency, Report};
+use report::{BenchReport, Case, FailedTrial, Failure, Figures, Latency};
 use stacks::{Stack, Start};
 use trial::{Measured, Testbed};
 use wireboot_lab::accel;
@@ -398,7 +398,7 @@ impl Run<'_> {
     }
 
     /// What is known so far.
-    fn report(&self) -> Report {
+    fn report(&self) -> BenchReport {
         let latency = self
             .first_bytes
             .iter()
@@ -420,7 +420,7 @@ impl Run<'_> {
             what: trial.what.clone(),
             reason: trial.reason.clone(),
         });
-        Report {
+        BenchReport {
             host: self.host.clone(),
             rows: report::rows(&self.stacks, &self.figures),
             latency: latency.collect(),
@@ -435,7 +435,7 @@ impl Run<'_> {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// Writes the files that were asked for.
     fn save(&self, args: &BenchArgs) -> Result<()> {
         wireboot_output::json(args.json.as_deref(), self)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use super::report::{Report, Row, short_version};
+use super::report::{BenchReport, BenchRow, short_version};
 use wireboot_lab::chart::{Bar, Chart, HPos, LINE, OTHERS, OURS};
 
 const WIDTH: i32 = 1000;
@@ -19,7 +19,7 @@ const BOTTOM: i32 = 40;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn draw(report: &Report, file: &Path) -> Result<()> {
+pub(super) fn draw(report: &BenchReport, file: &Path) -> Result<()> {
     let Some(bytes) = report
         .rows
         .iter()
@@ -31,7 +31,7 @@ pub(super) fn draw(report: &Report, file: &Path) -> Result<()> {
             "there is nothing to draw: no warm transfer was measured"
         ));
     };
-    let mut rows: Vec<&Row> = report
+    let mut rows: Vec<&BenchRow> = report
         .rows
         .iter()
         .filter(|row| row.warm && row.bytes == bytes)

@@ -16,11 +16,11 @@ use wireboot_lab::statistics::{median, range};
 
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// Where it ran.
     pub host: Host,
     /// One row for each stack, size of file and state of memory.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchRow>,
     /// How long machines waited for the first byte of the file.
     pub latency: Vec<Latency>,
     /// What the engine costs the processor.
@@ -33,7 +33,7 @@ pub struct Report {
 
 /// One line of the report.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct BenchRow {
     /// The stack's short name.
     pub id: String,
     /// The stack.
@@ -66,7 +66,7 @@ pub struct Row {
     kind: Kind,
 }
 
-impl Row {
+impl BenchRow {
     /// Whether it is wireboot's.
     #[must_use]
     pub fn is_ours(&self) -> bool {
@@ -172,15 +172,15 @@ pub type Figures = BTreeMap<(usize, Case), Vec<Measured>>;
 
 /// The rows, in the order of the stacks and cases, with comparisons.
 #[must_use]
-pub fn rows(stacks: &[Stack], measured: &Figures) -> Vec<Row> {
-    let mut rows: Vec<Row> = measured
+pub fn rows(stacks: &[Stack], measured: &Figures) -> Vec<BenchRow> {
+    let mut rows: Vec<BenchRow> = measured
         .iter()
         .filter_map(|(&(index, case), trials)| {
             let stack = stacks.get(index)?;
             let seconds: Vec<f64> = trials.iter().map(|trial| trial.seconds).collect();
             let kpps: Vec<f64> = trials.iter().filter_map(|trial| trial.kpps).collect();
             let median_s = median(&seconds)?;
-            Some(Row {
+            Some(BenchRow {
                 id: stack.id.clone(),
                 stack: stack.name.to_owned(),
                 version: stack.version.clone(),
@@ -225,7 +225,7 @@ pub fn rows(stacks: &[Stack], measured: &Figures) -> Vec<Row> {
     rows
 }
 
-impl Report {
+impl BenchReport {
     /// The report as text for a terminal.
     #[must_use]
     pub fn text(&self) -> String {
@@ -414,7 +414,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn report() -> Report {
+    pub(crate) fn report() -> BenchReport {
         let stacks = [
             stack("wireboot-http", Kind::Wireboot, Protocol::Http),
             stack("ovmf-http", Kind::Stock, Protocol::Http),
@@ -456,7 +456,7 @@ pub(crate) mod tests {
             1500,
             vec!["nginx 1.22.1".into()],
         );
-        Report {
+        BenchReport {
             host,
             rows: rows(&stacks, &measured),
             latency: [(Start::Pxe, Some(2.0)), (Start::Stick, None)]

@@ -22,7 +22,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::{guest, loaders};
 
-use report::Report;
+use report::CheckpointsReport;
 use testbed::Testbed;
 
 /// Measure when the firmware starts what and ends, for the same Linux from a disk, over the network by stock firmware, and by wireboot
@@ -84,12 +84,12 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     let mtu = NetworkOptions::default().mtu;
     let (wireboot, ip) = (Some(programs.wireboot.as_path()), IpVersion::V4);
     let host = Host::new(wireboot, busy, accelerator, ip, mtu, Vec::new());
-    let mut report = Report::new(host);
+    let mut report = CheckpointsReport::new(host);
     for round in 1..=arguments.rounds {
-        for way in testbed::WAYS {
-            bar.set_message(format!("round {round} of {}: {way}", arguments.rounds));
-            let boot = testbed.boot(way).with_context(|| way.to_string())?;
-            report.add(way, &boot);
+        for method in testbed::BOOT_METHODS {
+            bar.set_message(format!("round {round} of {}: {method}", arguments.rounds));
+            let boot = testbed.boot(method).with_context(|| method.to_string())?;
+            report.add(method, &boot);
         }
     }
     bar.finish_and_clear();

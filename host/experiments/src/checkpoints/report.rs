@@ -6,14 +6,14 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use wireboot_fpdt::BasicBoot;
 
-use super::testbed::Way;
+use super::testbed::BootMethod;
 use wireboot_lab::host::Host;
 use wireboot_lab::statistics::spread;
 
 /// All boots of one way, in seconds since reset.
 #[derive(Clone, Debug, Serialize)]
 struct Boots {
-    way: Way,
+    way: BootMethod,
     load_image_s: Vec<f64>,
     start_image_s: Vec<f64>,
     exit_s: Vec<f64>,
@@ -22,7 +22,7 @@ struct Boots {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct CheckpointsReport {
     host: Host,
     boots: Vec<Boots>,
 }
@@ -36,7 +36,7 @@ const COLUMNS: [&str; 5] = [
     "Time2",
 ];
 
-impl Report {
+impl CheckpointsReport {
     /// No boot yet.
     pub(crate) fn new(host: Host) -> Self {
         Self {
@@ -46,13 +46,13 @@ impl Report {
     }
 
     /// Adds what the firmware's tables say of a boot.
-    pub(crate) fn add(&mut self, way: Way, boot: &BasicBoot) {
+    pub(crate) fn add(&mut self, method: BootMethod, boot: &BasicBoot) {
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let boots = match self.boots.iter_mut().position(|one| one.way == way) {
+        let boots = match self.boots.iter_mut().position(|one| one.way == method) {
             Some(at) => self.boots.get_mut(at),
             None => {
                 self.boots.push(Boots {
-                    way,
+                    way: method,
                     load_image_s: Vec::new(),
                     start_image_s: Vec::new(),
                     exit_s: Vec::new(),
@@ -126,10 +126,10 @@ mod tests {
             exit_ns: (second + 5) * 1_000_000_000 + 250_000_000,
         };
         let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
-        let mut report = Report::new(host);
-        report.add(Way::Disk, &boot(4));
-        report.add(Way::Wireboot, &boot(9));
-        report.add(Way::Disk, &boot(6));
+        let mut report = CheckpointsReport::new(host);
+        report.add(BootMethod::Disk, &boot(4));
+        report.add(BootMethod::Wireboot, &boot(9));
+        report.add(BootMethod::Disk, &boot(6));
         let text = report.markdown();
         let rows: Vec<_> = text.lines().skip(4).collect();
         assert_eq!(

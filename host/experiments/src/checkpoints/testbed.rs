@@ -20,19 +20,20 @@ use wireboot_lab::server::Server;
 
 use super::LONGEST;
 
-/// How Linux comes.
+/// By what Linux is booted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Way {
+pub(crate) enum BootMethod {
     Disk,
     Pxe,
     Wireboot,
 }
 
 /// In the order of a round.
-pub(crate) const WAYS: [Way; 3] = [Way::Disk, Way::Pxe, Way::Wireboot];
+pub(crate) const BOOT_METHODS: [BootMethod; 3] =
+    [BootMethod::Disk, BootMethod::Pxe, BootMethod::Wireboot];
 
-impl fmt::Display for Way {
+impl fmt::Display for BootMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Disk => "disk, GRUB",
@@ -130,12 +131,12 @@ impl<'a> Testbed<'a> {
     ///
     /// # Errors
     /// When it does not arrive, with the end of the console.
-    pub(crate) fn boot(&self, way: Way) -> Result<BasicBoot> {
+    pub(crate) fn boot(&self, method: BootMethod) -> Result<BasicBoot> {
         let mut machine = self.machine.clone();
         let mut card = self.network.card();
-        let (first, second) = match way {
-            Way::Disk => (Some(1), None),
-            Way::Pxe | Way::Wireboot => (None, Some(1)),
+        let (first, second) = match method {
+            BootMethod::Disk => (Some(1), None),
+            BootMethod::Pxe | BootMethod::Wireboot => (None, Some(1)),
         };
         for disk in &mut machine.disks {
             if let Disk::Directory { boot_index, .. } = disk {
@@ -145,10 +146,10 @@ impl<'a> Testbed<'a> {
         card.boot_index = second;
         machine.network = Some(card);
         let shim = self.tree.join(FOLDER).join("bootnetx64.efi");
-        let program = match way {
-            Way::Disk => None,
-            Way::Pxe => Some(&shim),
-            Way::Wireboot => Some(&self.wireboot),
+        let program = match method {
+            BootMethod::Disk => None,
+            BootMethod::Pxe => Some(&shim),
+            BootMethod::Wireboot => Some(&self.wireboot),
         };
         let _server = program
             .map(|program| {

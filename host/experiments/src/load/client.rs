@@ -26,9 +26,9 @@ pub(super) struct Wanted {
     pub content: Arc<[u8]>,
 }
 
-/// Where a client stands.
+/// How far a client is with reading its file (RFC 1350's read request).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ReadState {
     /// It waits for the first answer, or for blocks.
     Reading,
     /// All bytes came, and were right, at this moment.
@@ -37,11 +37,11 @@ pub(super) enum State {
     Failed(String),
 }
 
-/// One client.
+/// A client, which reads one file.
 #[derive(Debug)]
 pub(super) struct Client {
     wanted: Wanted,
-    state: State,
+    state: ReadState,
     /// What was agreed: payload bytes and blocks for one acknowledgement; nothing before the first answer.
     agreed: Option<(u16, u16)>,
     /// The block awaited; numbers do not wrap here.
@@ -64,7 +64,7 @@ impl Client {
     pub(super) fn new(wanted: Wanted, now: Instant) -> Self {
         Self {
             wanted,
-            state: State::Reading,
+            state: ReadState::Reading,
             agreed: None,
             next: 1,
             acked: 0,
@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Where it stands.
-    pub(super) fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &ReadState {
         &self.state
     }
 
@@ -114,7 +114,7 @@ impl Client {
 
     /// Takes a datagram from the server; what comes back is to be sent to it.
     pub(super) fn receive(&mut self, datagram: &[u8], now: Instant) -> Option<[u8; 4]> {
-        if matches!(self.state, State::Failed(_)) {
+        if matches!(self.state, ReadState::Failed(_)) {
             return None;
         }
         match Packet::parse(datagram) {
@@ -133,11 +133,13 @@ impl Client {
                     Err(error) => self.fail(error.to_string()),
                 }
             }
-            Ok(Packet::Error { code, text }) if self.state == State::Reading => self.fail(format!(
-                "the server says: {} ({})",
-                text::shown(text),
-                code.meaning()
-            )),
+            Ok(Packet::Error { code, text }) if self.state == ReadState::Reading => {
+                self.fail(format!(
+                    "the server says: {} ({})",
+                    text::shown(text),
+                    code.meaning()
+                ))
+            }
             _ => None,
         }
     }
@@ -147,7 +149,9 @@ impl Client {
         let patience = TIMEOUT
             .saturating_mul(1 << self.backoff.min(8))
             .min(MAX_TIMEOUT);
-        if self.state != State::Reading || now.saturating_duration_since(self.heard_at) < patience {
+        if self.state != ReadState::Reading
+            || now.saturating_duration_since(self.heard_at) < patience
+        {
             return None;
         }
         self.heard_at = now;
@@ -162,7 +166,7 @@ impl Client {
     fn data(&mut self, number: u16, payload: &[u8], now: Instant) -> Option<[u8; 4]> {
         // A server that knows no options begins with the first block.
         let (block_size, window) = *self.agreed.get_or_insert((DEFAULT_BLOCK_SIZE, 1));
-        if self.state != State::Reading {
+        if self.state != ReadState::Reading {
             // The last acknowledgement may have been lost.
             return Some(self.acknowledge());
         }
@@ -188,7 +192,7 @@ impl Client {
         self.gap_told = false;
         self.next += 1;
         if payload.len() < block_size.into() {
-            self.state = State::Complete(now);
+            self.state = ReadState::Complete(now);
         } else if self.next - 1 - self.acked < window.into() {
             return None;
         }
@@ -207,7 +211,7 @@ impl Client {
     }
 
     fn fail(&mut self, reason: String) -> Option<[u8; 4]> {
-        self.state = State::Failed(reason);
+        self.state = ReadState::Failed(reason);
         None
     }
 }
@@ -252,7 +256,7 @@ mod tests {
             acks.extend(client.receive(&data(block, payload), now));
         }
         assert_eq!(acks, [ack(3), ack(6), ack(8)]);
-        assert_eq!(*client.state(), State::Complete(now));
+        assert_eq!(*client.state(), ReadState::Complete(now));
         // The server did not hear the end.
         assert_eq!(
             client.receive(&data(7, &content[60..70]), now),
@@ -297,14 +301,14 @@ mod tests {
         let (mut wrong, content, now) = client(100, 10, 1);
         granted(&mut wrong, b"blksize\x0010\0", now);
         assert_eq!(wrong.receive(&data(1, &content[1..11]), now), None);
-        assert!(matches!(wrong.state(), State::Failed(reason) if reason.contains("byte 0")));
+        assert!(matches!(wrong.state(), ReadState::Failed(reason) if reason.contains("byte 0")));
         let (mut short, content, now) = client(100, 10, 1);
         granted(&mut short, b"blksize\x0010\0", now);
         short.receive(&data(1, &content[..9]), now);
-        assert!(matches!(short.state(), State::Failed(_)));
+        assert!(matches!(short.state(), ReadState::Failed(_)));
         let (mut refused, _, now) = client(100, 10, 1);
         refused.receive(b"\0\x05\0\x01gone\0", now);
-        assert!(matches!(refused.state(), State::Failed(reason) if reason.contains("gone")));
+        assert!(matches!(refused.state(), ReadState::Failed(reason) if reason.contains("gone")));
     }
 
     #[test]
@@ -314,9 +318,9 @@ mod tests {
             let answer = client.receive(&data(block, payload), now);
             assert_eq!(answer, Some(ack((block & 0xffff) as u16)));
         }
-        assert_eq!(*client.state(), State::Reading);
+        assert_eq!(*client.state(), ReadState::Reading);
         client.receive(&data(65_541, &[]), now);
-        assert_eq!(*client.state(), State::Complete(now));
+        assert_eq!(*client.state(), ReadState::Complete(now));
         assert_eq!(client.bytes(), content.len() as u64);
     }
 }

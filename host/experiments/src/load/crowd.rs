@@ -11,7 +11,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{setsockopt, sockopt};
 use wireboot_wire::tftp;
 
-use super::client::{Client, State, Wanted};
+use super::client::{Client, ReadState, Wanted};
 use wireboot_lab::network::{SERVER, Station};
 
 /// Datagrams taken from one client's socket before the next client's turn.
@@ -23,7 +23,7 @@ const PACKET_MEMORY: usize = 4096;
 
 /// How it went for one client.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct ClientOutcome {
     /// Seconds from the crowd's start to the last byte; or why there are none.
     pub seconds: Result<f64, String>,
     /// Blocks that came again.
@@ -44,13 +44,13 @@ pub(super) fn run(
     count: usize,
     limit: Duration,
     progress: &AtomicU64,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<ClientOutcome>> {
     // Half of the processors are for the server.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (processors / 2).clamp(1, 8).min(count.max(1));
     let began = Instant::now();
     let share = |index: usize| count / threads + usize::from(index < count % threads);
-    let parts: Vec<Result<Vec<Outcome>>> = std::thread::scope(|scope| {
+    let parts: Vec<Result<Vec<ClientOutcome>>> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
             .map(|index| {
                 scope.spawn(move || {
@@ -78,7 +78,7 @@ fn group(
     began: Instant,
     limit: Duration,
     progress: &AtomicU64,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<ClientOutcome>> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("waiting for many sockets")?;
     let mut seats = Vec::new();
     for index in 0..count {
@@ -115,7 +115,7 @@ fn group(
                 seat.counted = bytes;
             }
         }
-        let reading = |seat: &Seat| *seat.client.state() == State::Reading;
+        let reading = |seat: &Seat| *seat.client.state() == ReadState::Reading;
         if now.saturating_duration_since(began) >= limit || !seats.iter().any(reading) {
             break;
         }
@@ -178,13 +178,13 @@ impl Seat {
         }
     }
 
-    fn outcome(&self, began: Instant) -> Outcome {
-        Outcome {
+    fn outcome(&self, began: Instant) -> ClientOutcome {
+        ClientOutcome {
             seconds: match self.client.state() {
-                State::Complete(at) => Ok(at.saturating_duration_since(began).as_secs_f64()),
-                State::Failed(reason) => Err(reason.clone()),
-                State::Reading if !self.client.is_answered() => Err("no answer in time".into()),
-                State::Reading => Err("not finished in time".into()),
+                ReadState::Complete(at) => Ok(at.saturating_duration_since(began).as_secs_f64()),
+                ReadState::Failed(reason) => Err(reason.clone()),
+                ReadState::Reading if !self.client.is_answered() => Err("no answer in time".into()),
+                ReadState::Reading => Err("not finished in time".into()),
             },
             doubled: self.client.doubled,
             gaps: self.client.gaps,

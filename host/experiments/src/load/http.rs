@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use super::client::Wanted;
-use super::crowd::Outcome;
+use super::crowd::ClientOutcome;
 use wireboot_lab::network::{SERVER, Station};
 
 const PORT: u16 = 80;
@@ -28,14 +28,14 @@ pub(super) fn run(
     count: usize,
     limit: Duration,
     progress: &AtomicU64,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<ClientOutcome>> {
     let began = Instant::now();
-    let client = || -> Result<Outcome> {
+    let client = || -> Result<ClientOutcome> {
         station.enter()?;
         let seconds = Client::begin(wanted, began + limit)
             .and_then(|mut client| client.read(progress))
             .map(|()| began.elapsed().as_secs_f64());
-        Ok(Outcome {
+        Ok(ClientOutcome {
             seconds,
             doubled: 0,
             gaps: 0,

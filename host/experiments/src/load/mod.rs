@@ -27,8 +27,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::protocol::Protocol;
 use client::Wanted;
-use crowd::Outcome;
-use report::{Report, Trial};
+use crowd::ClientOutcome;
+use report::{LoadReport, Trial};
 use servers::{Kind, Running};
 use wireboot_lab::host::{self, Host};
 use wireboot_lab::netns::Lab;
@@ -179,7 +179,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
         .map(|(kind, version)| format!("{} {version}", kind.name()));
     let host = Host::without_guests(busy, versions.collect());
     let trials = rounds(&args, &testbed, &servers)?;
-    let report = Report {
+    let report = LoadReport {
         host,
         bytes,
         block_size: BLOCK_SIZE,
@@ -220,7 +220,7 @@ fn rounds(
     Ok(trials)
 }
 
-fn judge(report: &Report) -> Result<()> {
+fn judge(report: &LoadReport) -> Result<()> {
     let wrong = report.trials.iter().find_map(|trial| {
         let reason = trial
             .failures
@@ -297,7 +297,7 @@ impl Testbed<'_> {
         clients: usize,
         limit: Duration,
         progress: &AtomicU64,
-    ) -> Result<Vec<Outcome>> {
+    ) -> Result<Vec<ClientOutcome>> {
         match kind.protocol() {
             Protocol::Tftp => crowd::run(self.station, wanted, clients, limit, progress),
             Protocol::Http => http::run(self.station, wanted, clients, limit, progress),
@@ -326,7 +326,7 @@ impl Testbed<'_> {
 
 fn trial(
     server: Kind,
-    outcomes: &[Outcome],
+    outcomes: &[ClientOutcome],
     processor_seconds: Option<f64>,
     memory_kib: u64,
 ) -> Trial {
@@ -345,7 +345,7 @@ fn trial(
             None => failures.push((reason.clone(), 1)),
         }
     }
-    let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum();
+    let sum = |count: fn(&ClientOutcome) -> u64| outcomes.iter().map(count).sum();
     Trial {
         server,
         clients: outcomes.len(),

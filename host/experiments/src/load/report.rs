@@ -41,7 +41,7 @@ impl Trial {
 
 /// Everything that a run found.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct LoadReport {
     /// Where it ran.
     pub host: Host,
     /// The file's size in bytes.
@@ -53,7 +53,7 @@ pub(super) struct Report {
     /// The servers and their versions.
     pub servers: Vec<(Kind, String)>,
     /// One row for each crowd and server.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LoadRow>,
     /// All of them, in the order in which they ran.
     pub trials: Vec<Trial>,
     /// Servers that took no part, and why.
@@ -62,7 +62,7 @@ pub(super) struct Report {
 
 /// The trials of one server with one crowd: medians of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Row {
+pub(super) struct LoadRow {
     /// The server.
     pub server: Kind,
     /// Clients at once.
@@ -89,7 +89,7 @@ pub(super) struct Row {
     pub memory_kib: u64,
 }
 
-impl Row {
+impl LoadRow {
     /// Whether every client got everything, and none was starved.
     #[must_use]
     pub(super) fn is_fair(&self) -> bool {
@@ -100,7 +100,7 @@ impl Row {
 
 /// The rows, crowd by crowd.
 #[must_use]
-pub(super) fn rows(trials: &[Trial], bytes: u64) -> Vec<Row> {
+pub(super) fn rows(trials: &[Trial], bytes: u64) -> Vec<LoadRow> {
     let mut keys: Vec<_> = trials
         .iter()
         .map(|trial| (trial.clients, trial.server))
@@ -116,7 +116,7 @@ pub(super) fn rows(trials: &[Trial], bytes: u64) -> Vec<Row> {
         .collect()
 }
 
-fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> Row {
+fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> LoadRow {
     let of_each = |value: &dyn Fn(&Trial) -> Option<f64>| -> Vec<f64> {
         trials.iter().filter_map(|trial| value(trial)).collect()
     };
@@ -124,7 +124,7 @@ fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> Row {
     let slowest = |trial: &Trial| range(&trial.seconds).map(|(_, slowest)| slowest);
     let uneven = |trial: &Trial| Some(slowest(trial)? / median(&trial.seconds)?);
     let arrived = |trial: &Trial| trial.seconds.len() as f64 * bytes as f64;
-    Row {
+    LoadRow {
         server,
         clients,
         rounds: trials.len(),
@@ -161,7 +161,7 @@ fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> Row {
     }
 }
 
-impl Report {
+impl LoadReport {
     /// The table, with what stands beside it.
     #[must_use]
     pub(super) fn text(&self) -> String {

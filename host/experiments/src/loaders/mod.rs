@@ -22,14 +22,14 @@ use clap::Args;
 use nix::unistd::geteuid;
 
 pub use catalogue::{Loader, NearEnd, Network, Program, Unit, loaders, networks};
-pub use report::{Figure, Report, Row};
+pub use report::{Figure, LoaderRow, LoadersReport};
 pub use trial::Programs;
 
 use crate::bench::files::MIB;
 use crate::bench::report::{FailedTrial, Failure};
 use crate::bench::trial::Testbed;
 use crate::bench::{stacks, twice};
-use trial::{IP, Stage};
+use trial::{IP, LoaderTestbed};
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::host::{self, Host};
@@ -173,8 +173,8 @@ pub fn measure(
     lab: &Lab,
     programs: &Programs,
     plan: Plan,
-    mut save: impl FnMut(&Report) -> Result<()>,
-) -> Result<Report> {
+    mut save: impl FnMut(&LoadersReport) -> Result<()>,
+) -> Result<LoadersReport> {
     let accelerator = accel::best(lab, false)?;
     let root = lab.scratch().join("files");
     fs::create_dir_all(&root).context("making a directory for the files")?;
@@ -189,7 +189,7 @@ pub fn measure(
         network.mtu(),
         servers.into_iter().filter_map(Result::ok).collect(),
     );
-    let stage = Stage {
+    let testbed = LoaderTestbed {
         testbed: Testbed {
             lab,
             network: &network,
@@ -201,7 +201,7 @@ pub fn measure(
         programs,
         bytes: plan.bytes,
     };
-    stage.prepare()?;
+    testbed.prepare()?;
     let trials: Vec<_> = trials(&plan).collect();
     let bar = progress::bar(u64::from(plan.rounds) * trials.len() as u64);
     let mut figures = Figures::new();
@@ -214,8 +214,9 @@ pub fn measure(
             };
             bar.inc(1);
             let what = report::what(loader, network, cold);
-            let (measured, failures) =
-                twice(&bar, round, &what, || stage.measure(loader, network, cold));
+            let (measured, failures) = twice(&bar, round, &what, || {
+                testbed.measure(loader, network, cold)
+            });
             failed.extend(failures);
             if let Some(figure) = measured {
                 let unit = loader.unit.name();
@@ -223,10 +224,10 @@ pub fn measure(
                 figures.entry((at, cold, over)).or_default().push(figure);
             }
         }
-        save(&Report::new(&host, &plan, &figures, &failed))?;
+        save(&LoadersReport::new(&host, &plan, &figures, &failed))?;
     }
     bar.finish_and_clear();
-    Ok(Report::new(&host, &plan, &figures, &failed))
+    Ok(LoadersReport::new(&host, &plan, &figures, &failed))
 }
 
 /// Who takes part in a round, by places in the lists: the networks by turns, so that what changes on the host in the meantime meets all alike.
@@ -246,7 +247,7 @@ fn trials(plan: &Plan) -> impl Iterator<Item = (usize, bool, usize)> {
         })
 }
 
-impl Report {
+impl LoadersReport {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &LoadersArgs) -> Result<()> {
         wireboot_output::json(arguments.json.as_deref(), self)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::report::Report;
+use super::report::LoadersReport;
 use crate::bench::plot::{Line, logarithmic};
 use crate::bench::report::digits;
 
@@ -12,7 +12,7 @@ use crate::bench::report::digits;
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn draw(report: &Report, file: &Path) -> Result<()> {
+pub(super) fn draw(report: &LoadersReport, file: &Path) -> Result<()> {
     let first = report.networks.first();
     let rows = report.rows.iter().filter(|row| row.warm);
     let lines: Vec<Line> = rows

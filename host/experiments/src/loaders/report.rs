@@ -13,7 +13,7 @@ use wireboot_lab::statistics::{median, range};
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct LoadersReport {
     /// Where it ran.
     pub host: Host,
     /// Size of the file that loaders without one of their own read, in bytes.
@@ -21,7 +21,7 @@ pub struct Report {
     /// The networks, in the order of the columns.
     pub networks: Vec<Column>,
     /// A row for each loader and state of memory.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LoaderRow>,
     /// What took no part, and what failed in every trial.
     pub failures: Vec<Failure>,
     /// Every trial that failed, also where the next one gave a figure.
@@ -41,7 +41,7 @@ pub struct Column {
 
 /// A loader in a state of memory.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct LoaderRow {
     /// The loader's short name.
     pub id: &'static str,
     /// Its name.
@@ -107,7 +107,7 @@ pub(super) fn what(loader: &Loader, network: &Network, cold: bool) -> String {
     format!("{} over {}{memory}", loader.id, network.name)
 }
 
-impl Report {
+impl LoadersReport {
     pub(super) fn new(
         host: &Host,
         plan: &Plan,
@@ -128,7 +128,7 @@ impl Report {
             .iter()
             .enumerate()
             .flat_map(|(at, loader)| [(at, loader, false), (at, loader, true)])
-            .map(|(at, loader, cold)| Row {
+            .map(|(at, loader, cold)| LoaderRow {
                 id: loader.id,
                 loader: loader.name.clone(),
                 server: loader.server.name(),
@@ -326,7 +326,7 @@ pub(super) mod tests {
     }
 
     /// GRUB reads at 10 (old), 50 (new) and 500 Mbit/s (ours), shim in 3000, 1500 and 100 ms.
-    pub(in crate::loaders) fn report() -> Report {
+    pub(in crate::loaders) fn report() -> LoadersReport {
         let plan = plan();
         let figures = Figures::from([
             ((0, false, 0), vec![9.0, 30.0, 10.0]),
@@ -349,7 +349,7 @@ pub(super) mod tests {
         ];
         let (accelerator, ip) = (Accelerator::Tcg, IpVersion::V4);
         let host = Host::new(None, 0.0, accelerator, ip, 1500, Vec::new());
-        Report::new(&host, &plan, &figures, &failed)
+        LoadersReport::new(&host, &plan, &figures, &failed)
     }
 
     #[test]

@@ -5,18 +5,18 @@
 
 use crate::bench::evaluate::{Packet, Watch, is_called};
 
-/// Where a time begins.
+/// What a [`Span`] begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(super) enum SpanBegin {
     /// The request for the file.
     Asked,
     /// The machine's first request by TFTP, its boot program's.
     PowerOn,
 }
 
-/// Where it ends.
+/// What a [`Span`] ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum SpanEnd {
     /// The last byte is acknowledged.
     Acknowledged,
     /// The loader asks for a file of this name.
@@ -28,8 +28,8 @@ pub(super) enum End {
 /// A time that is being taken.
 #[derive(Debug)]
 pub(super) struct Span {
-    begin: Begin,
-    end: End,
+    begin: SpanBegin,
+    end: SpanEnd,
     watch: Watch,
     first_request: Option<f64>,
     next_request: Option<f64>,
@@ -37,7 +37,7 @@ pub(super) struct Span {
 
 impl Span {
     /// For the file of this name and so many bytes.
-    pub(super) fn new(file: &str, bytes: u64, begin: Begin, end: End) -> Self {
+    pub(super) fn new(file: &str, bytes: u64, begin: SpanBegin, end: SpanEnd) -> Self {
         Self {
             begin,
             end,
@@ -56,7 +56,7 @@ impl Span {
         };
         if let Some(file) = request {
             self.first_request.get_or_insert(time);
-            let is_next = matches!(self.end, End::Next(next) if is_called(file, next));
+            let is_next = matches!(self.end, SpanEnd::Next(next) if is_called(file, next));
             if is_next && self.watch.started().is_some() {
                 self.next_request.get_or_insert(time);
             }
@@ -72,17 +72,17 @@ impl Span {
     /// When it began.
     pub(super) fn began(&self) -> Option<f64> {
         match self.begin {
-            Begin::Asked => self.watch.started(),
-            Begin::PowerOn => self.first_request,
+            SpanBegin::Asked => self.watch.started(),
+            SpanBegin::PowerOn => self.first_request,
         }
     }
 
     /// When it ended, if a packet tells.
     pub(super) fn ended(&self) -> Option<f64> {
         match self.end {
-            End::Acknowledged => self.watch.transfer().map(|transfer| transfer.end),
-            End::Next(_) => self.next_request,
-            End::Console => None,
+            SpanEnd::Acknowledged => self.watch.transfer().map(|transfer| transfer.end),
+            SpanEnd::Next(_) => self.next_request,
+            SpanEnd::Console => None,
         }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     /// A file of three blocks of 512 bytes and an empty one, from the second 2 to 6; then the next file.
-    fn watched(begin: Begin, end: End) -> Span {
+    fn watched(begin: SpanBegin, end: SpanEnd) -> Span {
         let mut span = Span::new("file", 3 * 512, begin, end);
         let packets = [
             tftp(1, "boot/program"),
@@ -129,14 +129,14 @@ mod tests {
 
     #[test]
     fn a_file_in_memory_has_come_with_its_last_acknowledgement() {
-        let span = watched(Begin::Asked, End::Acknowledged);
+        let span = watched(SpanBegin::Asked, SpanEnd::Acknowledged);
         assert_eq!((span.began(), span.ended()), (Some(2.0), Some(6.0)));
     }
 
     #[test]
     fn a_loader_with_a_stack_has_a_file_when_it_asks_for_the_next() {
         for next in [tftp(3, "/end"), http(4, "/end")] {
-            let mut span = watched(Begin::PowerOn, End::Next("end"));
+            let mut span = watched(SpanBegin::PowerOn, SpanEnd::Next("end"));
             assert_eq!((span.began(), span.ended()), (Some(1.0), None));
             span.packet(7.5, &tftp(3, "another"));
             span.packet(8.0, &next);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_next_file_tells_nothing_before_the_first() {
-        let mut span = Span::new("file", 9, Begin::Asked, End::Next("end"));
+        let mut span = Span::new("file", 9, SpanBegin::Asked, SpanEnd::Next("end"));
         span.packet(1.0, &tftp(3, "end"));
         span.packet(2.0, &http(4, "http://10.77.0.1/file"));
         assert_eq!((span.began(), span.ended()), (Some(2.0), None));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_console_is_no_packet() {
-        let mut span = watched(Begin::Asked, End::Console);
+        let mut span = watched(SpanBegin::Asked, SpanEnd::Console);
         span.packet(8.0, &tftp(3, "end"));
         assert_eq!(span.ended(), None);
         assert!(span.watch().transfer().is_some());

@@ -9,7 +9,7 @@ use regex::Regex;
 use sha2::{Digest, Sha256};
 
 use super::catalogue::{Loader, NearEnd, Network, Program, Unit};
-use super::span::{Begin, End, Span};
+use super::span::{Span, SpanBegin, SpanEnd};
 use crate::bench::evaluate::Transfer;
 use crate::bench::files;
 use crate::bench::observe::{Observer, View};
@@ -47,8 +47,8 @@ pub struct Programs {
     pub command: PathBuf,
 }
 
-/// Where trials take place.
-pub(super) struct Stage<'a> {
+/// Bench's testbed, with what the trials of loaders need beside it.
+pub(super) struct LoaderTestbed<'a> {
     pub testbed: Testbed<'a>,
     pub programs: &'a Programs,
     /// The size of the file that loaders without one of their own read.
@@ -68,7 +68,7 @@ struct Play {
     is_right: Option<Regex>,
 }
 
-impl Stage<'_> {
+impl LoaderTestbed<'_> {
     /// Puts the files in place that do not change.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Stage<'_> {
     fn play(&self, program: &Program) -> Result<Play> {
         let Testbed { root, .. } = &self.testbed;
         let file = files::name(self.bytes);
-        let span = |end| Span::new(&file, self.bytes, Begin::Asked, end);
+        let span = |end| Span::new(&file, self.bytes, SpanBegin::Asked, end);
         let url = |scheme: &str, file: &str| format!("{scheme}://{SERVER}/{file}");
         Ok(match program {
             Program::Calls(verb) => {
@@ -120,7 +120,7 @@ impl Stage<'_> {
                 Play {
                     loader: name.to_owned(),
                     script: None,
-                    span: span(End::Console),
+                    span: span(SpanEnd::Console),
                     has_it: Some(Regex::new(&format!("callers: {verb} \\S+ came"))?),
                     is_right: Some(Regex::new(&format!("sha256 {}", self.digest()?))?),
                 }
@@ -132,7 +132,7 @@ impl Stage<'_> {
                 Play {
                     loader: format!("{FOLDER}/bootnetx64.efi"),
                     script: None,
-                    span: Span::new(grub, bytes, Begin::Asked, End::Acknowledged),
+                    span: Span::new(grub, bytes, SpanBegin::Asked, SpanEnd::Acknowledged),
                     has_it: None,
                     is_right: None,
                 }
@@ -148,7 +148,7 @@ impl Stage<'_> {
                 Play {
                     loader: format!("{FOLDER}/bootnetx64.efi"),
                     script: None,
-                    span: Span::new(initrd, bytes, Begin::PowerOn, End::Next(NEXT)),
+                    span: Span::new(initrd, bytes, SpanBegin::PowerOn, SpanEnd::Next(NEXT)),
                     has_it: None,
                     is_right: Some(Regex::new("the end")?),
                 }
@@ -163,7 +163,7 @@ impl Stage<'_> {
                 Play {
                     loader: self.testbed.grub(&script)?,
                     script: None,
-                    span: span(End::Next(NEXT)),
+                    span: span(SpanEnd::Next(NEXT)),
                     has_it: None,
                     is_right: Some(Regex::new(&read)?),
                 }
@@ -178,7 +178,7 @@ impl Stage<'_> {
                 Play {
                     loader: self.testbed.offer(program)?,
                     script: Some(name.to_owned()),
-                    span: span(End::Next(NEXT)),
+                    span: span(SpanEnd::Next(NEXT)),
                     has_it: None,
                     is_right: None,
                 }

@@ -29,8 +29,8 @@ use crate::bench::twice;
 use bound::Bound;
 use comparison::Comparison;
 use report::Chosen;
-pub use report::{BoundRow, ModelRow, Report, Row};
-use trial::Stage;
+pub use report::{BoundRow, ComparisonRow, ModelRow, NicReport};
+use trial::NicTestbed;
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::guest;
@@ -139,7 +139,7 @@ pub fn run(arguments: NicArgs) -> Result<()> {
         network.mtu(),
         servers.into_iter().filter_map(Result::ok).collect(),
     );
-    let stage = Stage {
+    let testbed = NicTestbed {
         testbed: Testbed {
             lab: &lab,
             network: &network,
@@ -163,7 +163,7 @@ pub fn run(arguments: NicArgs) -> Result<()> {
             for (ours, side) in [(true, comparison.ours), (false, comparison.theirs)] {
                 bar.inc(1);
                 let what = format!("{}: {}", comparison.id, side.name());
-                let (measured, failed) = twice(&bar, round, &what, || stage.measure(side));
+                let (measured, failed) = twice(&bar, round, &what, || testbed.measure(side));
                 figures.failed.extend(failed);
                 if let Some(mbit_s) = measured {
                     bar.suspend(|| eprintln!("round {round}: {what}: {mbit_s:.0} Mbit/s"));
@@ -175,21 +175,21 @@ pub fn run(arguments: NicArgs) -> Result<()> {
         for bound in &chosen.bounds {
             bar.inc(1);
             let what = format!("{}: {}", bound.id, bound.title);
-            let (value, failed) = twice(&bar, round, &what, || stage.bounded(bound.what));
+            let (value, failed) = twice(&bar, round, &what, || testbed.bounded(bound.what));
             figures.failed.extend(failed);
             figures.few.entry(bound.id).or_default().extend(value);
         }
         for model in &chosen.models {
             bar.inc(1);
             let what = format!("{}: {}", model.id, model.title());
-            let (value, failed) = twice(&bar, round, &what, || stage.modelled(model));
+            let (value, failed) = twice(&bar, round, &what, || testbed.modelled(model));
             figures.failed.extend(failed);
             figures.few.entry(model.id).or_default().extend(value);
         }
-        figures.report(&host, &stage, &chosen).save(&arguments)?;
+        figures.report(&host, &testbed, &chosen).save(&arguments)?;
     }
     bar.finish_and_clear();
-    let report = figures.report(&host, &stage, &chosen);
+    let report = figures.report(&host, &testbed, &chosen);
     println!("{}", report.text());
     match report.failures.len() {
         0 => Ok(()),
@@ -208,13 +208,13 @@ struct Figures {
 }
 
 impl Figures {
-    fn report(&self, host: &Host, stage: &Stage<'_>, chosen: &Chosen) -> Report {
+    fn report(&self, host: &Host, testbed: &NicTestbed<'_>, chosen: &Chosen) -> NicReport {
         let side = |id, ours| self.sides.get(&(id, ours)).map_or(&[][..], Vec::as_slice);
         let few = |id| self.few.get(id).map_or(&[][..], Vec::as_slice);
         let rows = chosen
             .comparisons
             .iter()
-            .filter_map(|one| Row::new(one, side(one.id, true), side(one.id, false)))
+            .filter_map(|one| ComparisonRow::new(one, side(one.id, true), side(one.id, false)))
             .collect::<Vec<_>>();
         let bounds = chosen.bounds.iter();
         let bounds = bounds
@@ -241,9 +241,9 @@ impl Figures {
                 reason: last.map_or_else(|| "not tried".to_owned(), |trial| trial.reason.clone()),
             }
         });
-        Report {
+        NicReport {
             host: host.clone(),
-            bytes: stage.bytes,
+            bytes: testbed.bytes,
             failures: failures.collect(),
             rows,
             bounds,
@@ -253,7 +253,7 @@ impl Figures {
     }
 }
 
-impl Report {
+impl NicReport {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &NicArgs) -> Result<()> {
         wireboot_output::json(arguments.json.as_deref(), self)?;

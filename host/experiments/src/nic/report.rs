@@ -16,13 +16,13 @@ use wireboot_lab::statistics::{median, range};
 
 /// Everything that one run found.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct NicReport {
     /// Where it ran.
     pub host: Host,
     /// Of the files, in bytes.
     pub bytes: u64,
     /// One row for each comparison.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// What is to be little.
     pub bounds: Vec<BoundRow>,
     /// A live guest at the speed of a model.
@@ -33,9 +33,9 @@ pub struct Report {
     pub failed_trials: Vec<FailedTrial>,
 }
 
-/// A comparison.
+/// A comparison: the figures of both sides, and their ratio.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// Its short name.
     pub id: &'static str,
     /// In a few words.
@@ -128,7 +128,7 @@ impl BoundRow {
     }
 }
 
-impl Row {
+impl ComparisonRow {
     /// `None` without a figure on each side.
     #[must_use]
     pub fn new(comparison: &Comparison, ours: &[f64], theirs: &[f64]) -> Option<Self> {
@@ -178,7 +178,7 @@ const HEAD: [&str; 7] = [
     "at least",
 ];
 
-impl Report {
+impl NicReport {
     /// For a terminal. What falls short stands out.
     #[must_use]
     pub fn text(&self) -> String {
@@ -289,12 +289,12 @@ mod tests {
     use super::*;
     use crate::bench::report::tests::report as bench;
 
-    fn report() -> Report {
+    fn report() -> NicReport {
         let row = |id: &str, ours: &[f64], theirs: &[f64]| {
             let comparison = COMPARISONS.iter().find(|one| one.id == id);
-            Row::new(comparison.unwrap(), ours, theirs).unwrap()
+            ComparisonRow::new(comparison.unwrap(), ours, theirs).unwrap()
         };
-        Report {
+        NicReport {
             host: bench().host,
             bytes: 64 << 20,
             rows: vec![
@@ -335,14 +335,14 @@ mod tests {
             page.contains("| 1000 (1000 to 1000; 1) | 2000 (2000 to 2000; 1) | 0.500 | 1.10 |"),
             "{page}"
         );
-        let met: Vec<bool> = report.rows.iter().map(Row::is_met).collect();
+        let met: Vec<bool> = report.rows.iter().map(ComparisonRow::is_met).collect();
         assert_eq!(met, [true, false]);
     }
 
     #[test]
     fn a_side_without_figures_makes_no_row() {
-        assert!(Row::new(&COMPARISONS[0], &[], &[1.0]).is_none());
-        assert!(Row::new(&COMPARISONS[0], &[1.0], &[]).is_none());
+        assert!(ComparisonRow::new(&COMPARISONS[0], &[], &[1.0]).is_none());
+        assert!(ComparisonRow::new(&COMPARISONS[0], &[1.0], &[]).is_none());
     }
 
     #[test]

@@ -27,8 +27,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// The stack that is up and has nothing to do.
 const IDLE_STACK: &str = "linux-http";
 
-/// What trials need.
-pub(super) struct Stage<'a> {
+/// Bench's testbed, with what the trials of cards need beside it.
+pub(super) struct NicTestbed<'a> {
     pub testbed: Testbed<'a>,
     pub stacks: Vec<Stack>,
     /// The program that takes frames.
@@ -37,7 +37,7 @@ pub(super) struct Stage<'a> {
     pub bytes: u64,
 }
 
-impl Stage<'_> {
+impl NicTestbed<'_> {
     /// Mbit/s of a side.
     ///
     /// # Errors

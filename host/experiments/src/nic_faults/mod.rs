@@ -21,8 +21,8 @@ use clap::Args;
 
 use crate::bench::twice;
 use guest::Guest;
-pub use report::{Cell, Report};
-use trial::Stage;
+pub use report::{Cell, NicFaultsReport};
+use trial::NicFaultTestbed;
 pub use verdict::Verdict;
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
@@ -96,18 +96,18 @@ pub fn run(arguments: NicFaultsArgs) -> Result<()> {
     let lab = Lab::enter()?;
     let accelerator = accel::best(&lab, false)?;
     let busy = host::other_work();
-    let stage = Stage::new(&lab, accelerator, &wireboot, arguments.seed)?;
+    let testbed = NicFaultTestbed::new(&lab, accelerator, &wireboot, arguments.seed)?;
     let host = Host::new(
         Some(&wireboot),
         busy,
         accelerator,
         IpVersion::V4,
         1500,
-        stage.versions(),
+        testbed.versions(),
     );
     let report = boots(
-        &stage,
-        Report::new(host, arguments.seed),
+        &testbed,
+        NicFaultsReport::new(host, arguments.seed),
         &kinds,
         &arguments,
     )?;
@@ -127,11 +127,11 @@ pub fn run(arguments: NicFaultsArgs) -> Result<()> {
 
 /// Makes all boots, some side by side. The files that were asked for are written after each.
 fn boots(
-    stage: &Stage<'_>,
-    report: Report,
+    testbed: &NicFaultTestbed<'_>,
+    report: NicFaultsReport,
     kinds: &[&'static str],
     arguments: &NicFaultsArgs,
-) -> Result<Report> {
+) -> Result<NicFaultsReport> {
     let each = |&kind: &&'static str| Guest::ALL.map(|guest| (kind, guest));
     let left: Vec<_> = kinds
         .iter()
@@ -145,7 +145,7 @@ fn boots(
     let work = |name: &str| {
         while let Some((kind, guest)) = next() {
             let what = format!("{kind}: {}", guest.name());
-            let (cell, failed) = twice(&bar, 1, &what, || stage.boot(kind, guest, name));
+            let (cell, failed) = twice(&bar, 1, &what, || testbed.boot(kind, guest, name));
             if let Some(cell) = &cell {
                 bar.suspend(|| eprintln!("{what}: {}", cell.verdict));
             }

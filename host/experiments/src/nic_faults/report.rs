@@ -12,7 +12,7 @@ use wireboot_lab::host::Host;
 
 /// Everything that one run found.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct NicFaultsReport {
     /// Where it ran, with the version of each guest among the servers.
     pub host: Host,
     /// Of the places at which the card did wrong.
@@ -23,7 +23,7 @@ pub struct Report {
     pub failed_trials: Vec<FailedTrial>,
 }
 
-/// A boot.
+/// A boot of one guest over a card with one kind of fault.
 #[derive(Debug, Serialize)]
 pub struct Cell {
     /// The fault, as `--fault` calls it.
@@ -43,7 +43,7 @@ pub struct Cell {
     pub card: String,
 }
 
-impl Report {
+impl NicFaultsReport {
     pub(super) fn new(host: Host, seed: u64) -> Self {
         Self {
             host,
@@ -151,8 +151,8 @@ mod tests {
     use super::*;
     use crate::bench::report::tests::report as bench;
 
-    fn report(verdicts: &[(&'static str, Guest, Verdict)]) -> Report {
-        let mut report = Report::new(bench().host, 7);
+    fn report(verdicts: &[(&'static str, Guest, Verdict)]) -> NicFaultsReport {
+        let mut report = NicFaultsReport::new(bench().host, 7);
         for (kind, guest, verdict) in verdicts {
             report.add(Cell {
                 kind,

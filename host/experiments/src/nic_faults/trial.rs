@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Lines that are kept of what the console shows, and of what QEMU and the card say: over a card that flaps, QEMU says hundreds.
 const LINES: usize = 12;
 
-/// Where boots take place.
-pub(super) struct Stage<'a> {
+/// Where guests boot over cards with faults: their files, machines and the seed of the faults.
+pub(super) struct NicFaultTestbed<'a> {
     lab: &'a Lab,
     seed: u64,
     /// This program, with no wireboot.efi beside it that the server in the card would take.
@@ -31,7 +31,7 @@ pub(super) struct Stage<'a> {
     plays: Vec<(Guest, Play)>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> NicFaultTestbed<'a> {
     /// Puts all files in place.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::canary::{self, Area};
 use super::plan::{Fault, Plan};
 use super::stray::{self, Stray};
 use super::system::{System, canary_sum};
-use wireboot_lab::console::Seen;
+use wireboot_lab::console::ConsoleMatch;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
@@ -349,7 +349,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    fn expect(&mut self, expression: &str) -> Result<Seen> {
+    fn expect(&mut self, expression: &str) -> Result<ConsoleMatch> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         self.machine
             .console
@@ -376,7 +376,7 @@ fn serve(testbed: &Testbed<'_>) -> Result<Server> {
     )
 }
 
-fn group(seen: &Seen, number: usize) -> Result<&str> {
+fn group(seen: &ConsoleMatch, number: usize) -> Result<&str> {
     seen.groups
         .get(number)
         .map(String::as_str)

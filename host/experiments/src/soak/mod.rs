@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub use self::boot::{Facts, Failure, Testbed};
 pub use self::plan::{Engines, Fault, Plan};
 pub use self::system::System;
-use report::{Boot, Report};
+use report::{Boot, SoakReport};
 use wireboot_lab::boot::AcceleratorChoice;
 use wireboot_lab::guest;
 use wireboot_lab::loaders;
@@ -104,7 +104,7 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
         numbers.len(),
         testbed.accelerator
     );
-    let mut report = Report {
+    let mut report = SoakReport {
         seed,
         processors,
         accelerator: testbed.accelerator,
@@ -123,7 +123,7 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
 }
 
 /// Writes what there is so far to the file that was asked for.
-fn save(report: &Report, arguments: &SoakArgs) -> Result<()> {
+fn save(report: &SoakReport, arguments: &SoakArgs) -> Result<()> {
     let Some(file) = &arguments.json else {
         return Ok(());
     };
@@ -135,8 +135,8 @@ fn save(report: &Report, arguments: &SoakArgs) -> Result<()> {
 fn boots(
     testbed: &Testbed<'_>,
     numbers: &[u32],
-    report: &mut Report,
-    save: impl Fn(&Report) -> Result<()>,
+    report: &mut SoakReport,
+    save: impl Fn(&SoakReport) -> Result<()>,
 ) -> Result<()> {
     let bar = ProgressBar::new(numbers.len() as u64);
     if let Ok(style) = ProgressStyle::with_template(

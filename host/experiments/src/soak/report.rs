@@ -10,9 +10,9 @@ use super::boot::{Facts, Failure};
 use super::plan::{Engines, Fault, Plan};
 use wireboot_lab::qemu::Accelerator;
 
-/// A whole run.
+/// All boots of a run, and what chose and ran them.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct SoakReport {
     /// From which all faults were chosen.
     pub seed: u64,
     /// Of the machine.
@@ -33,12 +33,13 @@ pub(super) struct Boot {
     engines: u32,
     seconds: f64,
     #[serde(flatten)]
-    result: Outcome,
+    result: SoakOutcome,
 }
 
+/// What a boot showed: that all held, or what did not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome {
+enum SoakOutcome {
     Good(Facts),
     Failed(Failure),
 }
@@ -58,13 +59,13 @@ impl Boot {
             fault: plan.fault,
             detail: plan.detail(),
             seconds: took.as_secs_f64(),
-            result: result.map_or_else(Outcome::Failed, Outcome::Good),
+            result: result.map_or_else(SoakOutcome::Failed, SoakOutcome::Good),
         }
     }
 
     /// Whether all held that must hold.
     pub(super) fn good(&self) -> bool {
-        matches!(self.result, Outcome::Good(_))
+        matches!(self.result, SoakOutcome::Good(_))
     }
 
     /// For the user, as soon as it is over; a failure with all that is known, and how to see it again.
@@ -80,7 +81,7 @@ impl Boot {
         let begin =
             format!("{number:>4} {fault:<22} {detail:<38} engines {engines} {seconds:>6.1} s");
         match &self.result {
-            Outcome::Good(facts) => format!(
+            SoakOutcome::Good(facts) => format!(
                 "{begin}  good: {}canary in {} of the card's {} pages, {} frames sent meanwhile",
                 if facts.engines == *engines {
                     String::new()
@@ -91,7 +92,7 @@ impl Boot {
                 facts.receive_pages,
                 facts.frames_after_handover
             ),
-            Outcome::Failed(failure) => format!(
+            SoakOutcome::Failed(failure) => format!(
                 "{begin}  FAILED: {}\nThe console's end:\n{}The server's end:\n{}Again: wireboot lab soak --seed {seed} --only {number}",
                 failure.reason, failure.console, failure.server
             ),
@@ -99,7 +100,7 @@ impl Boot {
     }
 }
 
-impl Report {
+impl SoakReport {
     /// How many boots were not good.
     pub(super) fn failed(&self) -> usize {
         self.boots.iter().filter(|boot| !boot.good()).count()
@@ -139,7 +140,7 @@ impl Report {
         }
         let mut text = table.to_string();
         for boot in &self.boots {
-            if let Outcome::Failed(failure) = &boot.result {
+            if let SoakOutcome::Failed(failure) = &boot.result {
                 text += &format!(
                     "\nboot {} failed: {}: {}; again: wireboot lab soak --seed {} --only {}",
                     boot.number, boot.fault, failure.reason, self.seed, boot.number
@@ -157,7 +158,7 @@ fn row(name: &str, boots: &[&Boot]) -> Vec<String> {
     let mean = seconds.sum::<f64>() / boots.len().max(1) as f64;
     let (mut pages, mut held) = (0, 0);
     for boot in boots {
-        if let Outcome::Good(facts) = &boot.result {
+        if let SoakOutcome::Good(facts) = &boot.result {
             pages += facts.receive_pages;
             held += facts.receive_pages_with_canary;
         }
@@ -193,7 +194,7 @@ mod tests {
             console: "    | smoke\n".to_owned(),
             server: String::new(),
         };
-        let report = Report {
+        let report = SoakReport {
             seed: 9,
             processors: 4,
             accelerator: Accelerator::Tcg,

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use report::{Figures, Report};
-use trial::{Stage, TRIALS};
+use report::{Figures, ThroughputReport};
+use trial::{TRIALS, ThroughputTestbed};
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::guest::{self, Kernel};
 use wireboot_lab::host::{self, Host};
@@ -75,7 +75,7 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
         network.mtu(),
         vec![format!("iperf3 {}", server.version)],
     );
-    let stage = Stage {
+    let testbed = ThroughputTestbed {
         lab: &lab,
         network: &network,
         ip,
@@ -85,13 +85,13 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
         kernel: Kernel::cached()?,
         seconds: arguments.seconds,
     };
-    let _counterpart = stage.serve()?;
+    let _counterpart = testbed.serve()?;
     let mut figures = Figures::default();
     let bar = progress::bar(u64::from(arguments.rounds) * TRIALS.len() as u64);
     for round in 1..=arguments.rounds {
         for trial in TRIALS {
             bar.inc(1);
-            match stage.measure(trial) {
+            match testbed.measure(trial) {
                 Ok(found) => {
                     for (what, value) in found {
                         bar.suspend(|| eprintln!("round {round}: {what}: {value:.1}"));
@@ -104,10 +104,10 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
                 }
             }
         }
-        save(&Report::new(&host, &figures), &arguments)?;
+        save(&ThroughputReport::new(&host, &figures), &arguments)?;
     }
     bar.finish_and_clear();
-    let report = Report::new(&host, &figures);
+    let report = ThroughputReport::new(&host, &figures);
     println!("{}", report.text());
     match report.missing() {
         0 => Ok(()),
@@ -115,7 +115,7 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
     }
 }
 
-fn save(report: &Report<'_>, arguments: &ThroughputArgs) -> Result<()> {
+fn save(report: &ThroughputReport<'_>, arguments: &ThroughputArgs) -> Result<()> {
     wireboot_output::json(arguments.json.as_deref(), report)?;
     wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())
 }

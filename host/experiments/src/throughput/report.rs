@@ -65,11 +65,11 @@ impl Figures {
     }
 }
 
-/// The JSON file.
+/// What the JSON file holds: the ratios, the losses, and what gave no figure.
 #[derive(Debug, Serialize)]
-pub(super) struct Report<'a> {
+pub(super) struct ThroughputReport<'a> {
     host: &'a Host,
-    rows: Vec<Row<'a>>,
+    rows: Vec<RatioRow<'a>>,
     /// Of datagrams from iperf3's server, in percent, in each round.
     lost_percent: &'a [f64],
     /// Those of them that found room in the cable.
@@ -77,8 +77,9 @@ pub(super) struct Report<'a> {
     failed: &'a [Failure],
 }
 
+/// Two figures that are compared: the rounds of both, and the ratio of their medians.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct RatioRow<'a> {
     what: &'static str,
     against: &'static str,
     values: &'a [f64],
@@ -92,12 +93,12 @@ const COLUMNS: [&str; 6] = [
     "what", "measured", "against", "that is", "ratio", "at least",
 ];
 
-impl<'a> Report<'a> {
+impl<'a> ThroughputReport<'a> {
     pub(super) fn new(host: &'a Host, figures: &'a Figures) -> Self {
         let rows = RATIOS.map(|(what, against, at_least)| {
             let (values, others) = (figures.of(what), figures.of(against));
             let medians = median(values).zip(median(others));
-            Row {
+            RatioRow {
                 what,
                 against,
                 values,
@@ -202,7 +203,7 @@ mod tests {
         figures.add(UDP_LOST_BEHIND_CABLE, 0.5);
         figures.failed(HTTP, &anyhow::anyhow!("no server"));
         let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
-        let report = Report::new(&host, &figures);
+        let report = ThroughputReport::new(&host, &figures);
         assert_eq!(report.missing(), RATIOS.len() - 1);
         let text = report.markdown();
         let row =

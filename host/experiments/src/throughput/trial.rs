@@ -99,8 +99,8 @@ impl Trial {
     }
 }
 
-/// Where boots take place.
-pub(super) struct Stage<'a> {
+/// The network, the programs and the guest that each boot takes.
+pub(super) struct ThroughputTestbed<'a> {
     pub lab: &'a Lab,
     pub network: &'a Network,
     pub ip: IpVersion,
@@ -149,7 +149,7 @@ fn losses(datagrams: &Datagrams, without_room: u64) -> Found {
     ]
 }
 
-impl Stage<'_> {
+impl ThroughputTestbed<'_> {
     /// Starts what boots machines, and sends frames to them.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use super::{Mark, Step, Timeline};
+use super::{BootStep, Mark, Timeline};
 use crate::chart::{Bar, Chart, HPos, LINE, OTHERS, OURS, RGBColor};
 
 const WIDTH: i32 = 1000;
@@ -33,11 +33,16 @@ enum Owner {
 impl Owner {
     const ALL: [Self; 3] = [Self::Firmware, Self::Wireboot, Self::System];
 
-    fn of(step: Step) -> Self {
+    fn of(step: BootStep) -> Self {
         match step {
-            Step::PowerOn | Step::FirmwareReady | Step::Dhcp | Step::Nbp => Self::Firmware,
-            Step::WirebootReady | Step::WirebootAddress | Step::File => Self::Wireboot,
-            Step::ExitBootServices | Step::Kernel | Step::UserSpace | Step::Reached => Self::System,
+            BootStep::PowerOn | BootStep::FirmwareReady | BootStep::Dhcp | BootStep::Nbp => {
+                Self::Firmware
+            }
+            BootStep::WirebootReady | BootStep::WirebootAddress | BootStep::File => Self::Wireboot,
+            BootStep::ExitBootServices
+            | BootStep::Kernel
+            | BootStep::UserSpace
+            | BootStep::Reached => Self::System,
         }
     }
 
@@ -117,7 +122,7 @@ fn chart(timeline: &Timeline, file: &Path) -> Result<(), Box<dyn std::error::Err
 mod tests {
     use super::*;
 
-    fn of(step: Step, at: f64) -> Mark {
+    fn of(step: BootStep, at: f64) -> Mark {
         Mark {
             step,
             at,
@@ -131,9 +136,9 @@ mod tests {
     #[test]
     fn a_file_begins_when_it_was_asked_for() {
         let marks = [
-            of(Step::WirebootAddress, 2.0),
-            of(Step::File, 5.0).transfer("http://h/linux", 1, 0.5),
-            of(Step::Kernel, 6.0),
+            of(BootStep::WirebootAddress, 2.0),
+            of(BootStep::File, 5.0).transfer("http://h/linux", 1, 0.5),
+            of(BootStep::Kernel, 6.0),
         ];
         let begins: Vec<f64> = bars(&marks).map(|(begin, _)| begin).collect();
         assert_eq!(begins, [4.5, 5.0]);
@@ -148,9 +153,9 @@ mod tests {
             power_on: 0.0,
             reached: true,
             marks: vec![
-                of(Step::PowerOn, 0.0),
-                of(Step::Dhcp, 7.5),
-                of(Step::File, 9.0).transfer("http://h/linux", 8_000_000, 0.5),
+                of(BootStep::PowerOn, 0.0),
+                of(BootStep::Dhcp, 7.5),
+                of(BootStep::File, 9.0).transfer("http://h/linux", 8_000_000, 0.5),
             ],
         };
         draw(&timeline, &file).unwrap();

@@ -26,7 +26,7 @@ use crate::ladder::{self, LadderServer, Turns};
 use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
 use crate::listen::Listen;
-use crate::others::{ADVICE, Others, look_out};
+use crate::others::{ADVICE, OtherServers, look_out};
 use crate::ports::PATIENCE;
 use crate::ra::{Advertisement, RaServer, RaSocket};
 use crate::reports::Reports;
@@ -67,7 +67,7 @@ impl Threads<'_> {
     fn look_out<T: Display + 'static>(
         &mut self,
         service: &'static str,
-        others: &Others,
+        others: &OtherServers,
         interface: &Interface,
         ask: fn(&Interface) -> io::Result<Option<T>>,
     ) -> io::Result<()> {
@@ -361,7 +361,7 @@ fn dhcpv6(
         tftp: !args.no_tftp,
         http: (!args.no_http).then(|| http(args, &format!("[{server}]"))),
     };
-    let others = Others::default();
+    let others = OtherServers::default();
     if gives && !args.authoritative {
         threads.look_out(
             "DHCPv6",
@@ -411,7 +411,7 @@ fn dhcp(
             range.end()
         ));
     }
-    let others = Others::default();
+    let others = OtherServers::default();
     if range.is_some() && !args.authoritative {
         threads.look_out("DHCP", &others, interface, dhcp::another_gives_addresses)?;
     }

@@ -17,7 +17,7 @@ use crate::boot_conf::BOOT_CONFIGURATION;
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
-use crate::others::Others;
+use crate::others::OtherServers;
 use crate::pool::{Client, Pool};
 use crate::ports::Port;
 
@@ -74,7 +74,7 @@ pub struct Reply {
 pub struct Responder {
     answers: Answers,
     pool: Option<Pool<Ipv4Addr>>,
-    others: Others,
+    others: OtherServers,
     machines: Machines,
 }
 
@@ -93,7 +93,7 @@ impl Responder {
         Self {
             answers,
             pool,
-            others: Others::default(),
+            others: OtherServers::default(),
             machines: Machines::default(),
         }
     }
@@ -110,7 +110,7 @@ impl Responder {
     }
 
     /// Gives no addresses from when `others` has found another server that does.
-    pub(crate) fn unless(mut self, others: Others) -> Self {
+    pub(crate) fn unless(mut self, others: OtherServers) -> Self {
         self.others = others;
         self
     }
@@ -727,7 +727,7 @@ mod tests {
 
     #[test]
     fn a_client_that_takes_another_servers_address_is_a_sign_of_one() {
-        let others = Others::default();
+        let others = OtherServers::default();
         let mut responder = Responder::new(answers(false)).unless(others.clone());
         let heard = || others.is_time(Duration::from_secs(60));
         let mut request = firmware(MessageType::Request, "PXEClient", 7);

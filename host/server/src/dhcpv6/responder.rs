@@ -19,7 +19,7 @@ use crate::boot_conf::BOOT_CONFIGURATION;
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
-use crate::others::Others;
+use crate::others::OtherServers;
 use crate::pool::{self, Pool};
 use crate::ports::Port;
 
@@ -74,7 +74,7 @@ pub(crate) fn range_of(server: Ipv6Addr, prefix: u8) -> Option<RangeInclusive<Ip
 pub struct Responder {
     answers: Answers,
     pool: Option<Pool<Ipv6Addr>>,
-    others: Others,
+    others: OtherServers,
     machines: Machines,
 }
 
@@ -88,7 +88,7 @@ impl Responder {
         Self {
             answers,
             pool,
-            others: Others::default(),
+            others: OtherServers::default(),
             machines: Machines::default(),
         }
     }
@@ -105,7 +105,7 @@ impl Responder {
     }
 
     /// Gives no addresses from when `others` has found another server that does.
-    pub(crate) fn unless(mut self, others: Others) -> Self {
+    pub(crate) fn unless(mut self, others: OtherServers) -> Self {
         self.others = others;
         self
     }

@@ -13,13 +13,14 @@ pub(super) struct Connections(Arc<Mutex<HashMap<SocketAddr, Open>>>);
 #[derive(Debug)]
 struct Open {
     stream: TcpStream,
-    state: State,
+    state: ConnectionState,
     /// When it came to wait for its client, or when its answer last got on.
     since: Instant,
 }
 
+/// What a connection does. Those that give way first are first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+enum ConnectionState {
     /// It waits for its client to ask.
     Idle,
     /// It is answered.
@@ -55,7 +56,7 @@ impl Connections {
     ) -> io::Result<Entry> {
         let open = Open {
             stream: stream.try_clone()?,
-            state: State::Idle,
+            state: ConnectionState::Idle,
             since: now,
         };
         self.open().insert(client, open);
@@ -71,9 +72,9 @@ impl Connections {
         let mut open = self.open();
         let may_go = |(client, one): &(&SocketAddr, &mut Open)| {
             let gives_way = match one.state {
-                State::Idle => true,
-                State::Answered => now.saturating_duration_since(one.since) >= slow,
-                State::Closed => false,
+                ConnectionState::Idle => true,
+                ConnectionState::Answered => now.saturating_duration_since(one.since) >= slow,
+                ConnectionState::Closed => false,
             };
             gives_way && host.is_none_or(|host| client.ip() == host)
         };
@@ -81,7 +82,7 @@ impl Connections {
         let Some((_, longest)) = candidates.min_by_key(|(_, one)| (one.state, one.since)) else {
             return false;
         };
-        longest.state = State::Closed;
+        longest.state = ConnectionState::Closed;
         // Its thread sees the end of the stream.
         let _ = longest.stream.shutdown(Shutdown::Both);
         true
@@ -98,17 +99,17 @@ pub(super) struct Entry {
 impl Entry {
     /// The client is waited for, from now on.
     pub(super) fn waits(&self, now: Instant) {
-        self.set(State::Idle, now);
+        self.set(ConnectionState::Idle, now);
     }
 
     /// The client is answered, or has taken enough of an answer to be no slow one.
     pub(super) fn gets_on(&self, now: Instant) {
-        self.set(State::Answered, now);
+        self.set(ConnectionState::Answered, now);
     }
 
-    fn set(&self, state: State, now: Instant) {
+    fn set(&self, state: ConnectionState, now: Instant) {
         if let Some(open) = self.connections.open().get_mut(&self.client)
-            && open.state != State::Closed
+            && open.state != ConnectionState::Closed
         {
             (open.state, open.since) = (state, now);
         }
@@ -118,7 +119,7 @@ impl Entry {
     pub(super) fn gave_way(&self) -> bool {
         let open = self.connections.open();
         let one = open.get(&self.client);
-        one.is_some_and(|one| one.state == State::Closed)
+        one.is_some_and(|one| one.state == ConnectionState::Closed)
     }
 }
 

@@ -13,10 +13,10 @@ use wireboot_wire::tftp::{
 use super::frame::{self, Partial, Peer};
 use super::held::{self, Held};
 use super::payload::{Part, Payload};
-use super::{Cut, Host, MTU};
+use super::{Cut, MTU, StationHost};
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
-use crate::tftp::{Action, Answer, Sender, acknowledgement, agree, answer, told};
+use crate::tftp::{Action, Sender, TftpAnswer, acknowledgement, agree, answer, told};
 
 /// Transfers at a time.
 const MAX_TRANSFERS: usize = 64;
@@ -55,7 +55,7 @@ struct Download {
 
 /// What a flow has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum FlowStep {
     /// Headers were written; this much payload follows.
     Frame {
         offset: u64,
@@ -98,7 +98,7 @@ impl Downloads {
     /// Takes a datagram to one of this host's addresses.
     pub(super) fn take(
         &mut self,
-        host: &mut Host,
+        host: &mut StationHost,
         directory: &Arc<Directory>,
         (from, to): (Peer, SocketAddr),
         datagram: &[u8],
@@ -115,7 +115,7 @@ impl Downloads {
 
     fn request(
         &mut self,
-        host: &mut Host,
+        host: &mut StationHost,
         directory: &Arc<Directory>,
         (from, to): (Peer, SocketAddr),
         datagram: &[u8],
@@ -123,14 +123,14 @@ impl Downloads {
     ) {
         let client = from.address.ip();
         let (request, content) = match answer(datagram, directory) {
-            Answer::Serve(request, content) => (request, content),
-            Answer::Refuse { code, text, name } => {
+            TftpAnswer::Serve(request, content) => (request, content),
+            TftpAnswer::Refuse { code, text, name } => {
                 let frame = error(host, to, from, code, &text);
                 host.answer(frame);
                 let event = Event::now(Kind::TftpError, client).file(&name);
                 return host.events.record(event.message(text));
             }
-            Answer::Ignore => return,
+            TftpAnswer::Ignore => return,
         };
         // A request repeated from the same port is for the transfer that already runs.
         let is_it = |one: &Download| (one.peer.address, one.ours.ip()) == (from.address, to.ip());
@@ -175,7 +175,7 @@ impl Downloads {
     }
 
     /// Has the oldest transfer that nobody has answered give way. False when there is none.
-    fn revoke(&mut self, host: &Host, now: Instant) -> bool {
+    fn revoke(&mut self, host: &StationHost, now: Instant) -> bool {
         let may_go = |one: &Download| {
             let waits = now.saturating_duration_since(one.began);
             !one.sender.is_answered() && waits >= TIME_TO_ANSWER
@@ -201,12 +201,12 @@ impl Downloads {
     pub(super) fn step(
         &mut self,
         index: usize,
-        host: &mut Host,
+        host: &mut StationHost,
         head: &mut Vec<u8>,
         now: Instant,
-    ) -> (Step, Option<Partial>) {
+    ) -> (FlowStep, Option<Partial>) {
         let Some(download) = self.all.get_mut(index) else {
-            return (Step::Nothing(None), None);
+            return (FlowStep::Nothing(None), None);
         };
         if let Some(step) = held::step(&mut download.held, head) {
             return step;
@@ -219,7 +219,7 @@ impl Downloads {
                 head.extend_from_slice(options);
                 download.sender.sent(0, now);
                 let (offset, len, cut) = (0, 0, None);
-                (Step::Frame { offset, len, cut }, partial)
+                (FlowStep::Frame { offset, len, cut }, partial)
             }
             Action::Send { first, .. } => {
                 if let Some(event) = download.start.take() {
@@ -242,9 +242,9 @@ impl Downloads {
                 };
                 head.extend(data_header(number));
                 download.sender.sent(1, now);
-                (Step::Frame { offset, len, cut }, partial)
+                (FlowStep::Frame { offset, len, cut }, partial)
             }
-            Action::Wait(until) => (Step::Nothing(Some(until)), None),
+            Action::Wait(until) => (FlowStep::Nothing(Some(until)), None),
             Action::Ended(end) => {
                 let download = self.all.swap_remove(index);
                 let took = now.saturating_duration_since(download.began);
@@ -255,7 +255,7 @@ impl Downloads {
                     let frame = error(host, download.ours, download.peer, code, text);
                     host.answer(frame);
                 }
-                (Step::Over, None)
+                (FlowStep::Over, None)
             }
         }
     }
@@ -279,7 +279,7 @@ impl Downloads {
     }
 
     /// The file of a transfer could not be read.
-    pub(super) fn fail(&mut self, index: usize, host: &mut Host, why: &str, now: Instant) {
+    pub(super) fn fail(&mut self, index: usize, host: &mut StationHost, why: &str, now: Instant) {
         if index >= self.all.len() {
             return;
         }
@@ -300,7 +300,7 @@ impl Download {
 }
 
 /// An ERROR packet.
-fn error(host: &Host, from: SocketAddr, to: Peer, code: ErrorCode, text: &str) -> Vec<u8> {
+fn error(host: &StationHost, from: SocketAddr, to: Peer, code: ErrorCode, text: &str) -> Vec<u8> {
     let mut packet = Vec::new();
     let text = text.as_bytes();
     Packet::Error { code, text }.emit(&mut packet);

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use wireboot_tcp::{Connection, InitialSequence, Limits, Listen, Segment, State, listen};
 
-use super::downloads::Step;
+use super::downloads::FlowStep;
 use super::frame::{self, Partial, Peer};
 use super::held::{self, Held};
 use super::payload::{Part, Payload};
-use super::report::{Answer, Report};
-use super::{Cut, Host, Longest, MTU};
+use super::report::{ReportAnswer, ReportUpload};
+use super::{Cut, Longest, MTU, StationHost};
 use crate::directory::Directory;
 use crate::http::{Body, Head, MAX_HEAD, Response, told, upload};
 
@@ -58,7 +58,7 @@ struct Exchange {
     files: VecDeque<Served>,
     held: Option<Held>,
     /// A report that comes, or is being written. What follows it is not answered.
-    report: Option<Report>,
+    report: Option<ReportUpload>,
     /// Nothing is answered any more: our FIN comes behind what there is.
     closing: bool,
     /// When it came to wait for its client.
@@ -124,7 +124,7 @@ impl Exchanges {
     /// Takes a segment to the port of HTTP.
     pub(super) fn take(
         &mut self,
-        host: &mut Host,
+        host: &mut StationHost,
         directory: &Arc<Directory>,
         (from, to): (Peer, SocketAddr),
         (segment, payload): (&Segment<'_>, &[u8]),
@@ -154,7 +154,7 @@ impl Exchanges {
 
     fn accept(
         &mut self,
-        host: &mut Host,
+        host: &mut StationHost,
         (from, to): (Peer, SocketAddr),
         syn: &Segment<'_>,
         now: Instant,
@@ -183,7 +183,7 @@ impl Exchanges {
     }
 
     /// Ends the connection that has waited for its client for the longest time. False when none waits.
-    fn make_room(&mut self, host: &mut Host, now: Instant) -> bool {
+    fn make_room(&mut self, host: &mut StationHost, now: Instant) -> bool {
         let waiting = self.all.iter().enumerate();
         let waiting = waiting.filter(|(_, one)| one.is_idle());
         let longest =
@@ -205,13 +205,13 @@ impl Exchanges {
     pub(super) fn step(
         &mut self,
         index: usize,
-        host: &mut Host,
+        host: &mut StationHost,
         directory: &Arc<Directory>,
         (head, longest): (&mut Vec<u8>, Longest),
         now: Instant,
-    ) -> (Step, Option<Partial>) {
+    ) -> (FlowStep, Option<Partial>) {
         let Some(exchange) = self.all.get_mut(index) else {
-            return (Step::Nothing(None), None);
+            return (FlowStep::Nothing(None), None);
         };
         exchange.go_on(host, directory, now);
         if exchange.connection.is_over() {
@@ -229,11 +229,11 @@ impl Exchanges {
         };
         let Some(out) = exchange.connection.transmit(host.tcp_time(now), &limits) else {
             if !exchange.connection.is_over() {
-                return (Step::Nothing(exchange.due(host, now)), None);
+                return (FlowStep::Nothing(exchange.due(host, now)), None);
             }
             let exchange = self.all.swap_remove(index);
             exchange.tell_end(host, now);
-            return (Step::Over, None);
+            return (FlowStep::Over, None);
         };
         let partial = frame::tcp_headers(head, host.mac, exchange.ours, exchange.peer, &out);
         let offset = exchange.acknowledged + u64::from(out.offset);
@@ -242,7 +242,7 @@ impl Exchanges {
             IpAddr::V4(_) => Cut::SegmentsIpv4(mss),
             IpAddr::V6(_) => Cut::SegmentsIpv6(mss),
         });
-        (Step::Frame { offset, len, cut }, Some(partial))
+        (FlowStep::Frame { offset, len, cut }, Some(partial))
     }
 
     /// What follows the headers of the segment that a connection has begun.
@@ -264,7 +264,7 @@ impl Exchanges {
     }
 
     /// A file could not be read: the connection is reset, so that its client does not take what it has for all.
-    pub(super) fn fail(&mut self, index: usize, host: &mut Host, why: &str, now: Instant) {
+    pub(super) fn fail(&mut self, index: usize, host: &mut StationHost, why: &str, now: Instant) {
         if let Some(exchange) = self.all.get_mut(index) {
             exchange.connection.abort();
             exchange.tell_broken_off(host, why, now);
@@ -308,7 +308,7 @@ impl Exchange {
     }
 
     /// Drops what is acknowledged, answers what has come, and tells TCP of it.
-    fn go_on(&mut self, host: &mut Host, directory: &Arc<Directory>, now: Instant) {
+    fn go_on(&mut self, host: &mut StationHost, directory: &Arc<Directory>, now: Instant) {
         self.drop_acknowledged(host, now);
         self.go_on_with_report(host, now);
         while self.report.is_none()
@@ -356,7 +356,7 @@ impl Exchange {
         }
     }
 
-    fn drop_acknowledged(&mut self, host: &mut Host, now: Instant) {
+    fn drop_acknowledged(&mut self, host: &mut StationHost, now: Instant) {
         let count = u64::from(self.connection.acknowledged());
         if count == 0 {
             return;
@@ -383,7 +383,13 @@ impl Exchange {
         self.waits = now;
     }
 
-    fn answer(&mut self, head: &Head, host: &Host, directory: &Arc<Directory>, now: Instant) {
+    fn answer(
+        &mut self,
+        head: &Head,
+        host: &StationHost,
+        directory: &Arc<Directory>,
+        now: Instant,
+    ) {
         let response = Response::to(head, directory);
         let name = told::shown(head);
         self.refused(&name, &response, host);
@@ -400,8 +406,8 @@ impl Exchange {
     }
 
     /// Nothing else is answered on a connection that brings a report.
-    fn begin_report(&mut self, head: &Head, host: &Host, now: Instant) {
-        match Report::begin(head, host.reports.as_ref(), self.client(), now) {
+    fn begin_report(&mut self, head: &Head, host: &StationHost, now: Instant) {
+        match ReportUpload::begin(head, host.reports.as_ref(), self.client(), now) {
             Ok(report) => {
                 if upload::asks_first(head) {
                     self.push(Part::Bytes(upload::CONTINUE.to_vec()));
@@ -413,15 +419,15 @@ impl Exchange {
         }
     }
 
-    fn go_on_with_report(&mut self, host: &Host, now: Instant) {
+    fn go_on_with_report(&mut self, host: &StationHost, now: Instant) {
         let Some(report) = &mut self.report else {
             return;
         };
         let ended = !self.connection.may_receive();
         match report.take(&mut self.request, ended, &host.events, now) {
-            Answer::Later => {}
-            Answer::None => self.report = None,
-            Answer::Response(response) => {
+            ReportAnswer::Later => {}
+            ReportAnswer::None => self.report = None,
+            ReportAnswer::Response(response) => {
                 self.report = None;
                 self.waits = now;
                 self.conclude(&response, host);
@@ -429,13 +435,13 @@ impl Exchange {
         }
     }
 
-    fn conclude(&mut self, response: &Response, host: &Host) {
+    fn conclude(&mut self, response: &Response, host: &StationHost) {
         self.closing = true;
         self.refused(upload::PATH, response, host);
         self.respond(response);
     }
 
-    fn refused(&self, name: &str, response: &Response, host: &Host) {
+    fn refused(&self, name: &str, response: &Response, host: &StationHost) {
         if let Some(reason) = &response.refusal {
             host.events
                 .record(told::refused(self.client(), name, reason));
@@ -462,7 +468,7 @@ impl Exchange {
     }
 
     /// When something is to be done though nothing comes.
-    fn due(&self, host: &Host, now: Instant) -> Option<Instant> {
+    fn due(&self, host: &StationHost, now: Instant) -> Option<Instant> {
         let tcp = self.connection.poll_at().map(|at| host.time_of(at));
         let idle = self.is_idle().then(|| self.waits + PATIENCE);
         let report = self.report.as_ref().map(|report| report.due(now));
@@ -470,7 +476,7 @@ impl Exchange {
     }
 
     /// The connection is over; what was under way is told.
-    fn tell_end(mut self, host: &mut Host, now: Instant) {
+    fn tell_end(mut self, host: &mut StationHost, now: Instant) {
         self.drop_acknowledged(host, now);
         let why = match self.connection.error() {
             Some(error) => error.to_string(),
@@ -479,7 +485,7 @@ impl Exchange {
         self.tell_broken_off(host, &why, now);
     }
 
-    fn tell_broken_off(&mut self, host: &Host, why: &str, now: Instant) {
+    fn tell_broken_off(&mut self, host: &StationHost, why: &str, now: Instant) {
         for served in std::mem::take(&mut self.files) {
             let sent = served.length.saturating_sub(served.left);
             let took = now.saturating_duration_since(served.began);

@@ -1,7 +1,7 @@
 //! Frames whose payload is not there yet.
 
 use super::Cut;
-use super::downloads::Step;
+use super::downloads::FlowStep;
 use super::frame::Partial;
 
 /// A frame of a flow that is made, and waits for its payload.
@@ -24,9 +24,12 @@ pub(super) struct Made {
 }
 
 /// What a flow that may hold a frame does next; `None` where it holds none.
-pub(super) fn step(held: &mut Option<Held>, head: &mut Vec<u8>) -> Option<(Step, Option<Partial>)> {
+pub(super) fn step(
+    held: &mut Option<Held>,
+    head: &mut Vec<u8>,
+) -> Option<(FlowStep, Option<Partial>)> {
     if !held.as_ref()?.again {
-        return Some((Step::Nothing(None), None));
+        return Some((FlowStep::Nothing(None), None));
     }
     let Held {
         head: kept, made, ..
@@ -38,7 +41,7 @@ pub(super) fn step(held: &mut Option<Held>, head: &mut Vec<u8>) -> Option<(Step,
         cut,
         partial,
     } = made;
-    Some((Step::Frame { offset, len, cut }, partial))
+    Some((FlowStep::Frame { offset, len, cut }, partial))
 }
 
 /// `count` bytes of the flow's parts before the frame are gone. It is dropped where it began in them: its sender sends again what is missing.

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 pub(super) use wireboot_wire::ladder::PORT;
 use wireboot_wire::ladder::{Answer, DATA_PORT, MAX_PAYLOAD, Request};
 
-use super::downloads::Step;
+use super::downloads::FlowStep;
 use super::frame::{self, LINK, Partial, Peer};
 use super::payload::{Part, Payload};
-use super::{Host, MTU};
+use super::{MTU, StationHost};
 
 /// Of every machine: there is one alone, to which all frames go, whatever address it names as its own.
 const TOKEN: u64 = 0;
@@ -104,7 +104,7 @@ impl LadderSender {
     /// Takes a datagram to [`PORT`].
     pub(super) fn take(
         &mut self,
-        host: &mut Host,
+        host: &mut StationHost,
         (from, to): (Peer, SocketAddr),
         datagram: &[u8],
         now: Instant,
@@ -138,7 +138,7 @@ impl LadderSender {
     /// Sends from now on, unless it does so already, or a frame would be longer than the network takes.
     fn begin(
         &mut self,
-        host: &Host,
+        host: &StationHost,
         (from, to): (Peer, SocketAddr),
         request: Request,
         (number, payload, micros): (u32, u16, u32),
@@ -177,26 +177,26 @@ impl LadderSender {
     /// The next datagram, whose headers go to `head`; the answer when all have left.
     pub(super) fn step(
         &mut self,
-        host: &mut Host,
+        host: &mut StationHost,
         head: &mut Vec<u8>,
         now: Instant,
-    ) -> (Step, Option<Partial>) {
+    ) -> (FlowStep, Option<Partial>) {
         let Some(flood) = &mut self.flood else {
-            return (Step::Nothing(None), None);
+            return (FlowStep::Nothing(None), None);
         };
         if now >= flood.until {
             let answer = flood.answer(now);
             say(host, flood.ends, &answer);
             self.last = Some((flood.request, answer));
             self.flood = None;
-            return (Step::Over, None);
+            return (FlowStep::Over, None);
         }
         if !flood.leaves(now) {
-            return (Step::Nothing(Some(now)), None);
+            return (FlowStep::Nothing(Some(now)), None);
         }
         head.extend_from_slice(&flood.head);
         let (offset, len, cut) = (0, flood.payload.into(), None);
-        (Step::Frame { offset, len, cut }, flood.partial)
+        (FlowStep::Frame { offset, len, cut }, flood.partial)
     }
 
     /// What follows the headers of a datagram.
@@ -205,7 +205,7 @@ impl LadderSender {
     }
 }
 
-fn say(host: &mut Host, (to, from): (Peer, SocketAddr), answer: &Answer) {
+fn say(host: &mut StationHost, (to, from): (Peer, SocketAddr), answer: &Answer) {
     let frame = frame::datagram(host.mac, from, to, answer.emit().as_bytes());
     host.answer(frame);
 }

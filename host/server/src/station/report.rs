@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// A report under way.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum ReportUpload {
     /// It comes.
     Coming(Coming),
     /// A thread writes it: disks are slow. Its answer comes from there.
@@ -35,7 +35,7 @@ pub(super) struct Coming {
     began: Instant,
 }
 
-impl Report {
+impl ReportUpload {
     /// The one that follows this head, or why it is not read.
     pub(super) fn begin(
         head: &Head,
@@ -61,14 +61,14 @@ impl Report {
         ended: bool,
         events: &Events,
         now: Instant,
-    ) -> Answer {
+    ) -> ReportAnswer {
         let coming = match self {
             Self::Coming(coming) => coming,
             Self::Written(answer) => {
                 return match answer.try_recv() {
-                    Ok(answer) => Answer::Response(answer),
-                    Err(TryRecvError::Empty) => Answer::Later,
-                    Err(TryRecvError::Disconnected) => Answer::Response(failed()),
+                    Ok(answer) => ReportAnswer::Response(answer),
+                    Err(TryRecvError::Empty) => ReportAnswer::Later,
+                    Err(TryRecvError::Disconnected) => ReportAnswer::Response(failed()),
                 };
             }
         };
@@ -76,14 +76,14 @@ impl Report {
         coming.bytes.extend(from.drain(..left.min(from.len())));
         if coming.bytes.len() < coming.length {
             return match now.saturating_duration_since(coming.began) >= PATIENCE {
-                _ if ended => Answer::None,
-                true => Answer::Response(upload::late()),
-                false => Answer::Later,
+                _ if ended => ReportAnswer::None,
+                true => ReportAnswer::Response(upload::late()),
+                false => ReportAnswer::Later,
             };
         }
         let (sender, answer) = sync_channel(1);
         let Self::Coming(coming) = std::mem::replace(self, Self::Written(answer)) else {
-            return Answer::Later;
+            return ReportAnswer::Later;
         };
         let events = events.clone();
         let write = move || {
@@ -99,8 +99,8 @@ impl Report {
             let _ = sender.send(answer);
         };
         match Builder::new().name("report".to_owned()).spawn(write) {
-            Ok(_) => Answer::Later,
-            Err(_) => Answer::Response(failed()),
+            Ok(_) => ReportAnswer::Later,
+            Err(_) => ReportAnswer::Response(failed()),
         }
     }
 
@@ -113,8 +113,8 @@ impl Report {
     }
 }
 
-/// What is said to a report.
-pub(super) enum Answer {
+/// What is said to a report, so far.
+pub(super) enum ReportAnswer {
     /// Nothing yet.
     Later,
     /// Nothing: its client has gone.

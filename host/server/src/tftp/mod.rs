@@ -110,8 +110,8 @@ impl TftpServer {
     ) {
         let client = path.client;
         let (request, file) = match answer(datagram, &self.directory) {
-            Answer::Serve(request, file) => (request, file),
-            Answer::Refuse { code, text, name } => {
+            TftpAnswer::Serve(request, file) => (request, file),
+            TftpAnswer::Refuse { code, text, name } => {
                 let mut packet = Vec::new();
                 Packet::Error {
                     code,
@@ -126,7 +126,7 @@ impl TftpServer {
                 );
                 return;
             }
-            Answer::Ignore => return,
+            TftpAnswer::Ignore => return,
         };
         let name = text::shown(request.filename.as_bytes());
         // A request repeated from the same port is for the transfer that already runs.
@@ -159,7 +159,7 @@ impl TftpServer {
 
 /// What a datagram to the server's port deserves.
 #[derive(Debug)]
-pub(crate) enum Answer<'a> {
+pub(crate) enum TftpAnswer<'a> {
     /// A transfer of this file.
     Serve(Request<'a>, Content),
     /// An ERROR packet.
@@ -173,8 +173,8 @@ pub(crate) enum Answer<'a> {
 }
 
 /// Judges a datagram to the server's port.
-pub(crate) fn answer<'a>(datagram: &'a [u8], directory: &Directory) -> Answer<'a> {
-    let refuse = |code, text: &dyn ToString, name: &str| Answer::Refuse {
+pub(crate) fn answer<'a>(datagram: &'a [u8], directory: &Directory) -> TftpAnswer<'a> {
+    let refuse = |code, text: &dyn ToString, name: &str| TftpAnswer::Refuse {
         code,
         text: text.to_string(),
         name: text::shown(name.as_bytes()),
@@ -198,7 +198,7 @@ pub(crate) fn answer<'a>(datagram: &'a [u8], directory: &Directory) -> Answer<'a
                 );
             }
             match directory.find(request.filename) {
-                Ok(file) => Answer::Serve(request, file),
+                Ok(file) => TftpAnswer::Serve(request, file),
                 Err(error) => {
                     let code = match error {
                         OpenError::NotFound => ErrorCode::NOT_FOUND,
@@ -211,7 +211,7 @@ pub(crate) fn answer<'a>(datagram: &'a [u8], directory: &Directory) -> Answer<'a
                 }
             }
         }
-        _ => Answer::Ignore,
+        _ => TftpAnswer::Ignore,
     }
 }
 
@@ -358,10 +358,13 @@ mod tests {
             b"\x01\0file\0octet\0",
         ] {
             let answer = answer(datagram, &directory);
-            assert!(matches!(answer, Answer::Ignore), "{datagram:?}: {answer:?}");
+            assert!(
+                matches!(answer, TftpAnswer::Ignore),
+                "{datagram:?}: {answer:?}"
+            );
         }
         let request = answer(b"\0\x01file\0octet\0", &directory);
-        assert!(matches!(request, Answer::Serve(..)), "{request:?}");
+        assert!(matches!(request, TftpAnswer::Serve(..)), "{request:?}");
     }
 
     #[test]

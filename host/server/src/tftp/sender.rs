@@ -67,12 +67,12 @@ pub(crate) enum Action {
     /// Nothing to send before a packet arrives or this moment comes.
     Wait(Instant),
     /// The transfer is over.
-    Ended(End),
+    Ended(TransferEnd),
 }
 
 /// How a transfer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum TransferEnd {
     /// The last block was acknowledged.
     Complete,
     /// The client broke off before the first byte, as clients do that only asked for the size.
@@ -114,7 +114,7 @@ pub(crate) struct Sender {
     /// The next acknowledgement may be of the first sending or of the second.
     ambiguous: bool,
     resent: u64,
-    end: Option<End>,
+    end: Option<TransferEnd>,
     error_text: String,
 }
 
@@ -188,7 +188,7 @@ impl Sender {
     }
 
     /// How the transfer ended, if it has.
-    pub(crate) fn end(&self) -> Option<End> {
+    pub(crate) fn end(&self) -> Option<TransferEnd> {
         self.end
     }
 
@@ -216,8 +216,8 @@ impl Sender {
             return Action::Wait(deadline);
         }
         if now >= end {
-            self.end = Some(End::Silent);
-            return Action::Ended(End::Silent);
+            self.end = Some(TransferEnd::Silent);
+            return Action::Ended(TransferEnd::Silent);
         }
         self.backoff += 1;
         self.ambiguous = true;
@@ -264,14 +264,14 @@ impl Sender {
                 }
                 let only_asked = self.acked == 0 && self.terms.options;
                 self.end = Some(if only_asked {
-                    End::SizeOnly
+                    TransferEnd::SizeOnly
                 } else {
-                    End::Aborted
+                    TransferEnd::Aborted
                 });
             }
             // The client did not see our answer and asked again from the same port.
             Ok(Packet::Rrq(_)) => {}
-            Ok(_) => self.end = Some(End::Illegal),
+            Ok(_) => self.end = Some(TransferEnd::Illegal),
             Err(_) => {}
         }
     }
@@ -279,8 +279,10 @@ impl Sender {
     /// The ERROR packet that tells the client why the transfer ended, if it is to be told.
     pub(crate) fn farewell(&self) -> Option<(ErrorCode, &'static str)> {
         match self.end {
-            Some(End::Illegal) => Some((ErrorCode::ILLEGAL, "only ACK and ERROR belong here")),
-            Some(End::Silent) if self.answered => {
+            Some(TransferEnd::Illegal) => {
+                Some((ErrorCode::ILLEGAL, "only ACK and ERROR belong here"))
+            }
+            Some(TransferEnd::Silent) if self.answered => {
                 Some((ErrorCode::UNDEFINED, "no acknowledgement came in time"))
             }
             _ => None,
@@ -311,7 +313,7 @@ impl Sender {
             self.backoff = self.backoff.min(KEPT_BACKOFF);
             self.heard_at = now;
             if self.acked == self.last_block {
-                self.end = Some(End::Complete);
+                self.end = Some(TransferEnd::Complete);
             } else if self.slides(self.acked) {
                 self.next = self.next.max(self.acked + 1);
             } else {
@@ -522,7 +524,7 @@ mod tests {
         bench.sends(5, 2);
         assert_eq!((bench.sender.offset(6), bench.sender.length(6)), (500, 7));
         bench.ack(6);
-        assert_eq!(bench.action(), Action::Ended(End::Complete));
+        assert_eq!(bench.action(), Action::Ended(TransferEnd::Complete));
         assert_eq!(bench.sender.acknowledged_bytes(), 507);
         assert_eq!(bench.sender.resent_blocks(), 0);
     }
@@ -533,7 +535,7 @@ mod tests {
         bench.sends(1, 3);
         assert_eq!(bench.sender.length(3), 0);
         bench.ack(3);
-        assert_eq!(bench.action(), Action::Ended(End::Complete));
+        assert_eq!(bench.action(), Action::Ended(TransferEnd::Complete));
         let mut bench = Bench::new(terms(0, 100, 8));
         bench.sends(1, 1);
         assert_eq!(bench.sender.length(1), 0);
@@ -642,7 +644,7 @@ mod tests {
             }
             assert!(bench.now - began < 2 * GIVE_UP_AFTER, "it never ends");
         };
-        assert_eq!(end, End::Silent);
+        assert_eq!(end, TransferEnd::Silent);
         assert!(bench.now - began >= GIVE_UP_AFTER);
     }
 
@@ -744,7 +746,7 @@ mod tests {
             }
         }
         bench.ack((140_001u32 & 0xffff) as u16);
-        assert_eq!(bench.action(), Action::Ended(End::Complete));
+        assert_eq!(bench.action(), Action::Ended(TransferEnd::Complete));
         assert_eq!(bench.sender.resent_blocks(), 0);
     }
 
@@ -777,7 +779,7 @@ mod tests {
                 other => break other,
             }
         };
-        assert_eq!(end, Action::Ended(End::Silent));
+        assert_eq!(end, Action::Ended(TransferEnd::Silent));
         assert!(bench.sender.farewell().is_some());
         let gaps: Vec<_> = sendings.windows(2).map(|w| w[1] - w[0]).collect();
         assert_eq!(gaps[0], MIN_TIMEOUT);
@@ -812,7 +814,7 @@ mod tests {
                         Action::Ended(end) => break end,
                     }
                 };
-                assert_eq!((end, sender.farewell()), (End::Silent, None));
+                assert_eq!((end, sender.farewell()), (TransferEnd::Silent, None));
                 assert_eq!(sent, sendings, "{timeout:?}");
                 assert_eq!(now - began, GIVE_UP_UNANSWERED_AFTER);
                 assert!(!sender.is_answered());
@@ -883,19 +885,19 @@ mod tests {
         bench.sends(60_001, 10_001);
         assert_eq!(Sender::wire_number(65_536), 0);
         bench.ack((70_001u32 & 0xffff) as u16);
-        assert_eq!(bench.action(), Action::Ended(End::Complete));
+        assert_eq!(bench.action(), Action::Ended(TransferEnd::Complete));
     }
 
     #[test]
     fn an_error_before_the_first_byte_means_that_only_the_size_was_wanted() {
         let mut bench = Bench::new(terms(10_000, 100, 4));
         bench.sender.receive(b"\0\x05\0\x08bye\0", bench.now);
-        assert_eq!(bench.action(), Action::Ended(End::SizeOnly));
+        assert_eq!(bench.action(), Action::Ended(TransferEnd::SizeOnly));
         let mut bench = Bench::new(terms(10_000, 100, 4));
         bench.sends(1, 4);
         bench.ack(4);
         bench.sender.receive(b"\0\x05\0\x03disk full\0", bench.now);
-        assert_eq!(bench.action(), Action::Ended(End::Aborted));
+        assert_eq!(bench.action(), Action::Ended(TransferEnd::Aborted));
         assert_eq!(bench.sender.error_text(), "disk full");
         assert!(bench.sender.farewell().is_none());
     }
@@ -904,7 +906,7 @@ mod tests {
     fn packets_of_another_kind_end_the_transfer() {
         let mut bench = Bench::new(terms(10_000, 100, 4));
         bench.sender.receive(b"\0\x03\0\x01data", bench.now);
-        assert_eq!(bench.action(), Action::Ended(End::Illegal));
+        assert_eq!(bench.action(), Action::Ended(TransferEnd::Illegal));
     }
 
     /// A receiver as RFC 7440 describes it: in-order blocks only, ACK at the window's end and at the first gap. With a
@@ -995,7 +997,7 @@ mod tests {
                         sent += count;
                         continue;
                     }
-                    Action::Ended(end) => { prop_assert_eq!(end, End::Complete); break; }
+                    Action::Ended(end) => { prop_assert_eq!(end, TransferEnd::Complete); break; }
                     Action::Wait(deadline) => {
                         let next = [Some(deadline), to_receiver.front().map(|p| p.0), to_sender.front().map(|p| p.0), Some(receiver_deadline)]
                             .into_iter().flatten().min().unwrap();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::sender::{End, Sender, Terms};
+use super::sender::{Sender, Terms, TransferEnd};
 use crate::event::{Event, Kind};
 
 /// Its first block is about to be sent.
@@ -17,7 +17,13 @@ pub(crate) fn start(terms: &Terms, client: IpAddr, name: &str) -> Event {
 }
 
 /// It has ended as `end` says, after so long.
-pub(crate) fn end(end: End, sender: &Sender, client: IpAddr, name: &str, took: Duration) -> Event {
+pub(crate) fn end(
+    end: TransferEnd,
+    sender: &Sender,
+    client: IpAddr,
+    name: &str,
+    took: Duration,
+) -> Event {
     let event = |kind| Event::now(kind, client).file(name);
     let done = |kind| {
         event(kind)
@@ -26,18 +32,18 @@ pub(crate) fn end(end: End, sender: &Sender, client: IpAddr, name: &str, took: D
     };
     let again = sender.resent_blocks();
     match end {
-        End::Complete if again > 0 => {
+        TransferEnd::Complete if again > 0 => {
             done(Kind::TftpDone).message(format!("{again} blocks sent again"))
         }
-        End::Complete => done(Kind::TftpDone),
-        End::SizeOnly => event(Kind::TftpSize).bytes(sender.size()),
-        End::Aborted => {
+        TransferEnd::Complete => done(Kind::TftpDone),
+        TransferEnd::SizeOnly => event(Kind::TftpSize).bytes(sender.size()),
+        TransferEnd::Aborted => {
             done(Kind::TftpError).message(format!("the client ended it: {}", sender.error_text()))
         }
-        End::Illegal => {
+        TransferEnd::Illegal => {
             done(Kind::TftpError).message("the client sent a packet that has no place in a read")
         }
-        End::Silent => done(Kind::TftpError).message("the client stopped answering"),
+        TransferEnd::Silent => done(Kind::TftpError).message("the client stopped answering"),
     }
 }
 

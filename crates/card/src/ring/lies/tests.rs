@@ -15,15 +15,15 @@ const FRAMES: u16 = 400;
 /// Of a frame, with the header.
 const LEN: u32 = 112;
 
-/// What came of 400 frames, a turn each 5 ms.
-struct Seen {
+/// 400 frames that a lying card has given a guest, a turn each 5 ms.
+struct LyingCardRun {
     guest: Guest,
     card: Card<Script>,
     /// By turn: the used index.
     indices: Vec<u16>,
 }
 
-impl Seen {
+impl LyingCardRun {
     fn of(lies: &[Lie], seed: u64) -> Self {
         Self::with(FEATURES, lies, seed)
     }
@@ -88,8 +88,8 @@ fn truth() -> Vec<(u32, u32)> {
 }
 
 /// Entries that are not the truth, where nothing else differs.
-fn differing(seen: &Seen) -> Vec<(usize, (u32, u32))> {
-    let entries = seen.entries();
+fn differing(run: &LyingCardRun) -> Vec<(usize, (u32, u32))> {
+    let entries = run.entries();
     assert_eq!(entries.len(), usize::from(FRAMES));
     let pairs = entries.into_iter().zip(truth()).enumerate();
     pairs
@@ -100,17 +100,17 @@ fn differing(seen: &Seen) -> Vec<(usize, (u32, u32))> {
 
 #[test]
 fn without_lies_there_is_the_truth() {
-    let seen = Seen::of(&[], 1);
-    assert_eq!(seen.entries(), truth());
+    let run = LyingCardRun::of(&[], 1);
+    assert_eq!(run.entries(), truth());
     for n in 0..FRAMES {
-        assert_eq!(seen.unit(n), (0, 1, vec![n as u8; 100]));
+        assert_eq!(run.unit(n), (0, 1, vec![n as u8; 100]));
     }
 }
 
 #[test]
 fn once_a_buffer_is_none_of_the_rings() {
     for seed in 0..20 {
-        let wrong = differing(&Seen::of(&[Lie::ForeignBuffer], seed));
+        let wrong = differing(&LyingCardRun::of(&[Lie::ForeignBuffer], seed));
         assert_eq!(wrong.len(), 1);
         let (at, (id, len)) = wrong[0];
         assert!(at < 256 && id >= u32::from(SIZE) && len == LEN, "{wrong:?}");
@@ -120,7 +120,7 @@ fn once_a_buffer_is_none_of_the_rings() {
 #[test]
 fn once_a_length_is_beyond_all_buffers() {
     for seed in 0..20 {
-        let wrong = differing(&Seen::of(&[Lie::Length], seed));
+        let wrong = differing(&LyingCardRun::of(&[Lie::Length], seed));
         assert_eq!(wrong.len(), 1);
         let (at, (id, len)) = wrong[0];
         assert!(at < 256 && id == at as u32 && len >= 0x10_0000);
@@ -130,7 +130,7 @@ fn once_a_length_is_beyond_all_buffers() {
 #[test]
 fn once_a_buffer_comes_back_twice() {
     for seed in 0..20 {
-        let mut entries = Seen::of(&[Lie::RepeatedBuffer], seed).entries();
+        let mut entries = LyingCardRun::of(&[Lie::RepeatedBuffer], seed).entries();
         let twice = (1..entries.len()).find(|n| entries[*n] == entries[n - 1]);
         entries.remove(twice.unwrap());
         assert_eq!(entries, truth());
@@ -140,14 +140,14 @@ fn once_a_buffer_comes_back_twice() {
 #[test]
 fn once_the_index_is_ahead() {
     for seed in 0..20 {
-        let seen = Seen::of(&[Lie::UsedIndex], seed);
+        let run = LyingCardRun::of(&[Lie::UsedIndex], seed);
         let right = |turn: usize| (64 * (turn + 1)).min(FRAMES.into()) as u16;
-        let wrong = (0..20).filter(|turn| seen.indices[*turn] != right(*turn));
+        let wrong = (0..20).filter(|turn| run.indices[*turn] != right(*turn));
         let wrong: Vec<_> = wrong.collect();
-        assert_eq!(wrong.len(), 1, "{:?}", seen.indices);
-        let ahead = seen.indices[wrong[0]] - right(wrong[0]);
+        assert_eq!(wrong.len(), 1, "{:?}", run.indices);
+        let ahead = run.indices[wrong[0]] - right(wrong[0]);
         assert!((1..=2 * SIZE).contains(&ahead));
-        assert_eq!(seen.entries(), truth());
+        assert_eq!(run.entries(), truth());
     }
 }
 
@@ -155,9 +155,9 @@ fn once_the_index_is_ahead() {
 fn once_a_unit_has_other_buffers_than_it_says() {
     let mut counts = BTreeSet::new();
     for seed in 0..20 {
-        let seen = Seen::of(&[Lie::BufferCount], seed);
-        assert_eq!(seen.entries(), truth());
-        let units = (0..FRAMES).map(|n| seen.unit(n).1);
+        let run = LyingCardRun::of(&[Lie::BufferCount], seed);
+        assert_eq!(run.entries(), truth());
+        let units = (0..FRAMES).map(|n| run.unit(n).1);
         let wrong: Vec<_> = units.filter(|count| *count != 1).collect();
         assert_eq!(wrong.len(), 1);
         counts.insert(wrong[0]);
@@ -169,11 +169,11 @@ fn once_a_unit_has_other_buffers_than_it_says() {
 #[test]
 fn each_16th_unit_is_damaged_and_said_to_be_right() {
     for (features, flags) in [(FEATURES, 2), (FEATURES & !feature::GUEST_CSUM, 0)] {
-        let seen = Seen::with(features, &[Lie::Checksum], 3);
-        assert_eq!(seen.entries(), truth());
+        let run = LyingCardRun::with(features, &[Lie::Checksum], 3);
+        assert_eq!(run.entries(), truth());
         let mut places = Vec::new();
         for n in 0..FRAMES {
-            let (said, _, frame) = seen.unit(n);
+            let (said, _, frame) = run.unit(n);
             let bits = frame.iter().map(|byte| (byte ^ n as u8).count_ones());
             match bits.sum() {
                 0 => assert_eq!(said, 0),
@@ -191,7 +191,7 @@ fn each_16th_unit_is_damaged_and_said_to_be_right() {
 
 #[test]
 fn each_16th_unit_never_comes_back() {
-    let entries = Seen::of(&[Lie::Lost], 3).entries();
+    let entries = LyingCardRun::of(&[Lie::Lost], 3).entries();
     let lost: Vec<_> = (0..u32::from(FRAMES))
         .filter(|n| !entries.contains(&(*n, LEN)))
         .collect();
@@ -202,15 +202,15 @@ fn each_16th_unit_never_comes_back() {
 
 #[test]
 fn each_16th_unit_is_20_ms_late() {
-    let seen = Seen::of(&[Lie::Late], 3);
-    let mut entries = seen.entries();
+    let run = LyingCardRun::of(&[Lie::Late], 3);
+    let mut entries = run.entries();
     // All came with the first seven turns, 64 a turn, or four turns later.
-    let late = seen.entry(seen.indices[6] - 1);
+    let late = run.entry(run.indices[6] - 1);
     assert_eq!(
-        seen.indices[6..11].iter().collect::<BTreeSet<_>>().len(),
+        run.indices[6..11].iter().collect::<BTreeSet<_>>().len(),
         5,
         "{:?}",
-        seen.indices
+        run.indices
     );
     assert!(late.0 % 16 != 15 || late.1 == LEN);
     assert!(!entries.is_sorted());
@@ -220,15 +220,15 @@ fn each_16th_unit_is_20_ms_late() {
 
 #[test]
 fn a_card_that_keeps_buffers_does_not_sleep() {
-    let mut seen = Seen::of(&[Lie::Late], 3);
-    assert!(!seen.card.arm(&seen.guest.memory).work);
+    let mut run = LyingCardRun::of(&[Lie::Late], 3);
+    assert!(!run.card.arm(&run.guest.memory).work);
     let more = (0..16).map(|_| (Header::default(), vec![1; 100]));
-    seen.card.wire_mut().coming.extend(more);
-    seen.card.turn(&seen.guest.memory, Duration::from_secs(1));
-    assert!(seen.card.arm(&seen.guest.memory).work);
-    seen.card
-        .turn(&seen.guest.memory, Duration::from_millis(1020));
-    assert!(!seen.card.arm(&seen.guest.memory).work);
+    run.card.wire_mut().coming.extend(more);
+    run.card.turn(&run.guest.memory, Duration::from_secs(1));
+    assert!(run.card.arm(&run.guest.memory).work);
+    run.card
+        .turn(&run.guest.memory, Duration::from_millis(1020));
+    assert!(!run.card.arm(&run.guest.memory).work);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn what_comes_back_together_is_in_the_wrong_order() {
     for burst in expected.chunks_mut(64) {
         burst.reverse();
     }
-    assert_eq!(Seen::of(&[Lie::Order], 3).entries(), expected);
+    assert_eq!(LyingCardRun::of(&[Lie::Order], 3).entries(), expected);
 }
 
 /// Segments of a unit stay together, so that its bytes are right.
@@ -268,19 +268,19 @@ fn a_unit_in_several_buffers_stays_whole() {
 #[test]
 fn a_silent_card_takes_nothing_and_gives_nothing() {
     for seed in 0..20 {
-        let mut seen = Seen::of(&[Lie::Silence], seed);
-        let given = seen.entries();
+        let mut run = LyingCardRun::of(&[Lie::Silence], seed);
+        let given = run.entries();
         assert_eq!(given, truth()[..given.len()]);
         // A burst at once appears or does not.
         assert!(given.len() <= 256);
-        assert!(!seen.card.wire().coming.is_empty());
-        assert!(!seen.card.arm(&seen.guest.memory).work);
+        assert!(!run.card.wire().coming.is_empty());
+        assert!(!run.card.arm(&run.guest.memory).work);
     }
 }
 
 #[test]
 fn the_same_seed_lies_at_the_same_place_and_each_start_at_another() {
-    let place = |seed| differing(&Seen::of(&[Lie::ForeignBuffer], seed));
+    let place = |seed| differing(&LyingCardRun::of(&[Lie::ForeignBuffer], seed));
     assert_eq!(place(5), place(5));
     let places: BTreeSet<_> = (0..20).map(|seed| place(seed)[0].0).collect();
     assert!(places.len() > 10, "{places:?}");

@@ -1,6 +1,6 @@
 //! Requests as they are, bodies in pieces.
 
-use super::world::{Hosts, Reply, Request as Seen, Then, Wire, World, reply};
+use super::world::{Hosts, Reply, Request as ServedRequest, Then, Wire, World, reply};
 use super::{chunked, content, ok};
 use crate::http::{Problem, Request, ResponseHead, Taker, exchange};
 use crate::url::Url;
@@ -50,7 +50,7 @@ fn ask(world: &mut World, method: &'static str, piece: usize) -> (Result<(), Pro
     })
 }
 
-fn world(handler: impl FnMut(&Seen) -> Reply + 'static) -> World {
+fn world(handler: impl FnMut(&ServedRequest) -> Reply + 'static) -> World {
     World::new(Wire::default(), handler)
 }
 

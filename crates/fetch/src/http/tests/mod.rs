@@ -585,8 +585,9 @@ fn the_body_of_a_redirect_may_end_early() {
 
 /// The progress reported of a file of so many bytes, each with its time in milliseconds; and the end.
 fn reported(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
-    struct Heard(Stack, Pages, Vec<(i64, u64)>);
-    impl Destination for Heard {
+    /// A destination that notes what progress it is told, and when.
+    struct ProgressLog(Stack, Pages, Vec<(i64, u64)>);
+    impl Destination for ProgressLog {
         async fn memory(
             &mut self,
             bytes: u64,
@@ -601,21 +602,12 @@ fn reported(world: &mut World, bytes: u64) -> (Vec<(i64, u64)>, i64) {
     }
     world.run(move |stack| async move {
         let url = Url::parse(URL).unwrap();
-        let mut heard = Heard(stack.clone(), Pages::default(), Vec::new());
+        let mut log = ProgressLog(stack.clone(), Pages::default(), Vec::new());
         let (connections, team) = (Connections::new(), Workers::none());
         let limits = Limits::default();
-        let got = get(
-            &stack,
-            &connections,
-            &team,
-            &Hosts,
-            &url,
-            limits,
-            &mut heard,
-        )
-        .await;
+        let got = get(&stack, &connections, &team, &Hosts, &url, limits, &mut log).await;
         assert_eq!(got.unwrap().len, bytes);
-        (heard.2, stack.now().total_millis())
+        (log.2, stack.now().total_millis())
     })
 }
 
@@ -629,18 +621,18 @@ fn progress_is_told_on_the_way_and_no_sooner_than_the_bytes_come() {
         let mut world = World::new(wire, move |request| {
             ranges::ranges(&served, "\"v\"", request)
         });
-        let (heard, end) = reported(&mut world, total);
+        let (reports, end) = reported(&mut world, total);
         let many = world.requests.borrow().len() > 1;
         assert_eq!(many, wire.congestion);
         for tenth in 1..10 {
             let part = total * tenth / 10..total * (tenth + 1) / 10;
             assert!(
-                heard.iter().any(|(_, received)| part.contains(received)),
+                reports.iter().any(|(_, received)| part.contains(received)),
                 "{tenth}"
             );
         }
-        assert!(heard.windows(2).all(|pair| pair[0].1 <= pair[1].1));
-        let whole = heard.iter().find(|(_, received)| *received == total);
+        assert!(reports.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+        let whole = reports.iter().find(|(_, received)| *received == total);
         let (time, _) = whole.expect("the last word is the whole file");
         assert!((end - 2..=end).contains(time), "{time} of {end} ms");
     }
@@ -1097,9 +1089,9 @@ fn faulty_wires() {
     }
 }
 
-/// One way for a server to answer one request.
+/// How a server answers one request: with what body and head, and where it breaks off.
 #[derive(Clone, Debug)]
-struct Manner {
+struct HttpAnswerScript {
     chunk: Option<usize>,
     ranges: bool,
     /// Weight of the validator: none, weak, strong.
@@ -1111,7 +1103,7 @@ struct Manner {
     status: Option<u16>,
 }
 
-fn manner() -> impl Strategy<Value = Manner> {
+fn answer_script() -> impl Strategy<Value = HttpAnswerScript> {
     let then = prop_oneof![
         Just(Then::Close),
         Just(Then::Reset),
@@ -1127,27 +1119,34 @@ fn manner() -> impl Strategy<Value = Manner> {
         prop_oneof![4 => Just(0usize), 1 => 1usize..100],
         prop::option::weighted(0.1, prop_oneof![Just(503u16), Just(429), Just(416)]),
     )
-        .prop_map(|(chunk, ranges, tag, cut, changed, extra, status)| Manner {
-            chunk,
-            ranges,
-            tag,
-            cut,
-            changed,
-            extra,
-            status,
-        })
+        .prop_map(
+            |(chunk, ranges, tag, cut, changed, extra, status)| HttpAnswerScript {
+                chunk,
+                ranges,
+                tag,
+                cut,
+                changed,
+                extra,
+                status,
+            },
+        )
 }
 
-fn answer(manner: &Manner, files: &[Vec<u8>], version: usize, request: &Request) -> Reply {
+fn answer(
+    script: &HttpAnswerScript,
+    files: &[Vec<u8>],
+    version: usize,
+    request: &Request,
+) -> Reply {
     let file = &files[version];
     let total = file.len();
     let tag = format!("\"{version}\"");
-    if let Some(status) = manner.status {
+    if let Some(status) = script.status {
         let head = format!("HTTP/1.1 {status} Words\nContent-Length: 0\n\n");
         return reply(&head, b"", Then::Listen);
     }
     let from = range(request)
-        .filter(|from| manner.ranges && *from < total)
+        .filter(|from| script.ranges && *from < total)
         .filter(|_| request.header("If-Range") == Some(tag.as_str()));
     let mut head = match from {
         Some(from) => format!(
@@ -1156,13 +1155,13 @@ fn answer(manner: &Manner, files: &[Vec<u8>], version: usize, request: &Request)
         ),
         None => "HTTP/1.1 200 OK\n".to_string(),
     };
-    head += &match manner.tag {
+    head += &match script.tag {
         0 => String::new(),
         1 => format!("ETag: W/{tag}\n"),
         _ => format!("ETag: {tag}\n"),
     };
     let data = &file[from.unwrap_or(0)..];
-    let mut body = match manner.chunk {
+    let mut body = match script.chunk {
         Some(size) => {
             head += "Transfer-Encoding: chunked\n\n";
             chunked(data, size)
@@ -1172,9 +1171,9 @@ fn answer(manner: &Manner, files: &[Vec<u8>], version: usize, request: &Request)
             data.to_vec()
         }
     };
-    body.extend(vec![b'H'; manner.extra]);
+    body.extend(vec![b'H'; script.extra]);
     let whole = reply(&head, &body, Then::Listen);
-    match manner.cut {
+    match script.cut {
         Some((after, then)) => cut(whole, after, then),
         None => whole,
     }
@@ -1186,7 +1185,7 @@ proptest! {
     /// Whatever server and wire do: two downloads are each one version of the file, byte for byte, or an error.
     #[test]
     fn right_bytes_or_an_error(
-        manners in prop::collection::vec(manner(), 1..8),
+        scripts in prop::collection::vec(answer_script(), 1..8),
         len in 0usize..50_000,
         same_len in any::<bool>(),
         piece in prop_oneof![Just(usize::MAX), 500usize..3000],
@@ -1204,11 +1203,11 @@ proptest! {
         let version = Rc::new(Cell::new(0));
         let served = files.clone();
         let mut world = World::new(Wire { link, seed, coalesce, piece, ..Wire::default() }, move |request| {
-            let manner = &manners[request.number % manners.len()];
-            if manner.changed {
+            let script = &scripts[request.number % scripts.len()];
+            if script.changed {
                 version.set((version.get() + 1) % served.len());
             }
-            answer(manner, &served, version.get(), request)
+            answer(script, &served, version.get(), request)
         });
         for _ in 0..2 {
             let outcome = world.get_to(URL, Pages::default());

@@ -255,13 +255,13 @@ fn a_server_restarts_while_eight_connections_run() {
 #[test]
 fn a_server_that_does_not_keep_its_word_about_ranges() {
     let file = content(5_000_000, 35);
-    for manner in 0..4 {
+    for fault in 0..4 {
         let served = file.clone();
         let mut world = World::new(far(), move |request| {
             if request.number == 0 {
                 return ranges(&served, "\"v\"", request);
             }
-            match manner {
+            match fault {
                 // The whole file, another version, another size, or no more connections.
                 0 => ok(&served),
                 1 => ranges(&served, "\"w\"", request),
@@ -278,7 +278,7 @@ fn a_server_that_does_not_keep_its_word_about_ranges() {
         });
         // The first connection gets back what the helpers had taken, and goes on as if nothing had been.
         let outcome = world.get(URL);
-        assert!(outcome.bytes() == file, "{manner}");
+        assert!(outcome.bytes() == file, "{fault}");
         let stats = outcome.result.unwrap().stats;
         assert_eq!((stats.resumed, stats.restarted), (0, 0));
         assert_eq!(world.requests.borrow().len(), 8);
@@ -291,7 +291,7 @@ proptest! {
     /// Whatever happens to which connection: one version of the file, or an error.
     #[test]
     fn one_version_or_an_error(
-        manners in prop::collection::vec((0..12, 0usize..600_000), 3..20),
+        faults in prop::collection::vec((0..12, 0usize..600_000), 3..20),
         loss in prop_oneof![Just(0.0), 0.0..0.01],
         seed in any::<u64>(),
     ) {
@@ -300,13 +300,13 @@ proptest! {
         let version = Cell::new(0);
         let wire = Wire { link: LinkConfig { loss, ..FAR }, seed, routed: true, ..Wire::default() };
         let mut world = World::new(wire, move |request| {
-            let (manner, at) = manners[request.number % manners.len()];
-            if manner == 0 {
+            let (fault, at) = faults[request.number % faults.len()];
+            if fault == 0 {
                 version.set(1 - version.get());
             }
             let tag = ["\"0\"", "\"1\""][version.get()];
             let file = &served[version.get()];
-            match manner {
+            match fault {
                 1 => cut(ranges(file, tag, request), at, Then::Reset),
                 2 => cut(ranges(file, tag, request), at, Then::Close),
                 3 => ok(file),

@@ -178,11 +178,11 @@ fn a_server_restarts_while_workers_work() {
 #[test]
 fn a_server_that_does_not_keep_its_word_about_ranges() {
     let file = content(5_000_000, 46);
-    for manner in 0..5 {
+    for fault in 0..5 {
         let served = file.clone();
         let mut world = World::new(near(3), move |request| {
             let first = request.number == 0;
-            match manner {
+            match fault {
                 // The whole file, another version, no more connections.
                 0 if !first => ok(&served),
                 1 if !first => ranges(&served, "\"w\"", request),
@@ -199,9 +199,9 @@ fn a_server_that_does_not_keep_its_word_about_ranges() {
         });
         let outcome = whole(&mut world, &file);
         let stats = outcome.result.unwrap().stats;
-        assert_eq!((stats.resumed, stats.restarted), (0, 0), "{manner}");
+        assert_eq!((stats.resumed, stats.restarted), (0, 0), "{fault}");
         let requests = world.requests.borrow().len();
-        assert_eq!(requests, if manner < 3 { 3 } else { 1 }, "{manner}");
+        assert_eq!(requests, if fault < 3 { 3 } else { 1 }, "{fault}");
     }
 }
 
@@ -359,7 +359,7 @@ proptest! {
     /// Whatever happens to which connection and which engine: one version of the file, or an error.
     #[test]
     fn one_version_or_an_error(
-        manners in prop::collection::vec((0..14, 0usize..600_000), 3..20),
+        faults in prop::collection::vec((0..14, 0usize..600_000), 3..20),
         engines in 2usize..5,
         missteered in any::<bool>(),
         silent in prop_oneof![Just(i64::MAX), 0i64..60_000],
@@ -377,13 +377,13 @@ proptest! {
         let missteered = missteered && silent == i64::MAX && gone == i64::MAX;
         let wire = Wire { link, seed, engines, missteered, ..Wire::default() };
         let mut world = World::new(wire, move |request| {
-            let (manner, at) = manners[request.number % manners.len()];
-            if manner == 0 {
+            let (fault, at) = faults[request.number % faults.len()];
+            if fault == 0 {
                 version.set(1 - version.get());
             }
             let tag = ["\"0\"", "\"1\""][version.get()];
             let file = &served[version.get()];
-            match manner {
+            match fault {
                 1 => cut(ranges(file, tag, request), at, Then::Reset),
                 2 => cut(ranges(file, tag, request), at, Then::Close),
                 3 => ok(file),

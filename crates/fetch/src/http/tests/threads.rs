@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use wireboot_net::Ipv4Cidr;
-use wireboot_nic::sim::multiqueue::{Manner, multiqueue};
+use wireboot_nic::sim::multiqueue::{PairSelection, multiqueue};
 use wireboot_nic::{Fault, Steering, sim};
 
 use super::ranges::ranges;
@@ -72,7 +72,7 @@ fn on_real_threads_the_file_is_the_same() {
     let mut server = Server::new(far, wire, move |request| ranges(&served, "\"v\"", request));
     let steering = Steering::by_port(ENGINES);
     let (leader, links) = team(&steering);
-    let mut pairs = multiqueue(client, steering, Manner::Steered).into_iter();
+    let mut pairs = multiqueue(client, steering, PairSelection::Steered).into_iter();
     let (mut commands, inbox) = wireboot_ring::channel(16);
     let (outbox, mut events) = wireboot_ring::channel(64);
     let turns = Turns {

@@ -17,7 +17,7 @@ use smoltcp::phy;
 use smoltcp::socket::tcp;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 use wireboot_net::{Engine, Instant, Ipv4Addr, Ipv4Cidr, Ipv4Config, Memory, Stack};
-use wireboot_nic::sim::multiqueue::{Manner, Pair, multiqueue};
+use wireboot_nic::sim::multiqueue::{Pair, PairSelection, multiqueue};
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Steering, Transmit};
 
@@ -450,12 +450,12 @@ impl World {
         let mut workers = Vec::new();
         let (engine, team) = if wire.engines > 1 {
             let steering = Steering::by_port(wire.engines);
-            let manner = if wire.missteered {
-                Manner::Missteered(wire.seed)
+            let selection = if wire.missteered {
+                PairSelection::Missteered(wire.seed)
             } else {
-                Manner::Steered
+                PairSelection::Steered
             };
-            let mut pairs = multiqueue(client, steering, manner).into_iter();
+            let mut pairs = multiqueue(client, steering, selection).into_iter();
             let (leader, links) = team(&steering);
             let first = SimOrPair::Pair(pairs.next().unwrap());
             let mut engine = Engine::new(first, [seed; 32]);

@@ -89,10 +89,10 @@ impl Destination for Reader {
     }
 }
 
-fn held(manner: &Manner, wire: LinkConfig, pauses: Vec<(usize, u64)>) -> Fetched<Reader> {
-    let sized = manner.announces_size;
+fn held(script: &TftpServerScript, wire: LinkConfig, pauses: Vec<(usize, u64)>) -> Fetched<Reader> {
+    let sized = script.announces_size;
     fetch_into(
-        manner,
+        script,
         wire,
         7,
         0,
@@ -101,27 +101,27 @@ fn held(manner: &Manner, wire: LinkConfig, pauses: Vec<(usize, u64)>) -> Fetched
     )
 }
 
-fn manners() -> impl Iterator<Item = Manner> {
+fn scripts() -> impl Iterator<Item = TftpServerScript> {
     [(true, false), (false, false), (true, true), (false, true)]
         .into_iter()
-        .map(|(announces_size, slides)| Manner {
+        .map(|(announces_size, slides)| TftpServerScript {
             announces_size,
             slides,
             window_limit: 16,
-            ..Manner::default()
+            ..TftpServerScript::default()
         })
 }
 
 #[test]
 fn a_long_file_comes_through_little_memory() {
-    for manner in manners() {
+    for script in scripts() {
         // Shorter than the server's patience, which sends nothing twice then.
         let pauses = vec![(100_000, 200), (500_000, 250)];
-        let (result, reader, log, _) = held(&manner, LinkConfig::default(), pauses);
-        assert_eq!(result.unwrap().len, manner.file.len() as u64);
-        assert!(reader.rest() == manner.file);
+        let (result, reader, log, _) = held(&script, LinkConfig::default(), pauses);
+        assert_eq!(result.unwrap().len, script.file.len() as u64);
+        assert!(reader.rest() == script.file);
         assert_eq!((log.borrow().requests, reader.windows.get()), (1, 1));
-        let blocks = manner.file.len() as u64 / 1468 + 1;
+        let blocks = script.file.len() as u64 / 1468 + 1;
         assert_eq!(log.borrow().data, blocks);
     }
 }
@@ -130,11 +130,11 @@ fn a_long_file_comes_through_little_memory() {
 /// one that has fallen silent.
 #[test]
 fn a_server_that_waits_goes_on_where_it_was() {
-    for manner in manners() {
+    for script in scripts() {
         let pauses = vec![(100_000, 3000)];
-        let (result, reader, log, _) = held(&manner, LinkConfig::default(), pauses);
-        assert_eq!(result.unwrap().len, manner.file.len() as u64);
-        assert!(reader.rest() == manner.file);
+        let (result, reader, log, _) = held(&script, LinkConfig::default(), pauses);
+        assert_eq!(result.unwrap().len, script.file.len() as u64);
+        assert!(reader.rest() == script.file);
         assert_eq!(log.borrow().requests, 1);
     }
 }
@@ -142,16 +142,16 @@ fn a_server_that_waits_goes_on_where_it_was() {
 /// This one gives up after 6 s.
 #[test]
 fn a_server_that_gives_up_meanwhile_is_asked_again_up_to_the_byte() {
-    for manner in manners() {
+    for script in scripts() {
         let pauses = vec![
             (100_000, 20_000),
             (600_000, 20_000),
             (900_000, 20_000),
             (1_000_000, 20_000),
         ];
-        let (result, reader, log, _) = held(&manner, LinkConfig::default(), pauses);
-        assert_eq!(result.unwrap().len, manner.file.len() as u64);
-        assert!(reader.rest() == manner.file);
+        let (result, reader, log, _) = held(&script, LinkConfig::default(), pauses);
+        assert_eq!(result.unwrap().len, script.file.len() as u64);
+        assert!(reader.rest() == script.file);
         assert_eq!(reader.windows.get(), 5, "as many as it takes");
         assert_eq!(log.borrow().requests, 5);
     }
@@ -159,23 +159,23 @@ fn a_server_that_gives_up_meanwhile_is_asked_again_up_to_the_byte() {
 
 #[test]
 fn what_the_wire_loses_comes_again_through_little_memory() {
-    for manner in manners() {
+    for script in scripts() {
         let pauses = vec![(100_000, 400), (500_000, 10_000)];
-        let (result, reader, ..) = held(&manner, lossy(0.02), pauses);
-        assert_eq!(result.unwrap().len, manner.file.len() as u64);
-        assert!(reader.rest() == manner.file);
+        let (result, reader, ..) = held(&script, lossy(0.02), pauses);
+        assert_eq!(result.unwrap().len, script.file.len() as u64);
+        assert!(reader.rest() == script.file);
     }
 }
 
 #[test]
 fn a_wrong_size_is_an_error_however_little_memory_there_is() {
     for size in [1_199_999, 1_200_001, 5000] {
-        let manner = Manner {
+        let script = TftpServerScript {
             announced_size: Some(size),
             window_limit: 16,
-            ..Manner::default()
+            ..TftpServerScript::default()
         };
-        let (result, ..) = held(&manner, LinkConfig::default(), vec![(100_000, 400)]);
+        let (result, ..) = held(&script, LinkConfig::default(), vec![(100_000, 400)]);
         assert!(
             matches!(result, Err(TftpError::WrongSize { announced, .. }) if announced == size),
             "{size}: {result:?}"

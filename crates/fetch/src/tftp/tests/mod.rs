@@ -27,9 +27,9 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// How long the server waits for an acknowledgement before it sends a window again.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// How the server behaves.
+/// What the server does, the options that it knows, and what it does wrong.
 #[derive(Clone)]
-pub(crate) struct Manner {
+pub(crate) struct TftpServerScript {
     pub(crate) file: Vec<u8>,
     options: bool,
     windows: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Manner {
     sizes: Sizes,
 }
 
-impl Default for Manner {
+impl Default for TftpServerScript {
     fn default() -> Self {
         Self {
             file: (0..300_000u32).flat_map(|i| i.to_le_bytes()).collect(),
@@ -99,10 +99,10 @@ fn configure(engine: &Engine<SimNic>, address: Ipv4Addr) {
 pub(crate) async fn serve(
     stack: Stack,
     listener: UdpSocket,
-    manner: Manner,
+    script: TftpServerScript,
     log: Rc<RefCell<Log>>,
 ) {
-    let mut dies = manner.dies_after;
+    let mut dies = script.dies_after;
     let mut busy: Vec<SocketAddr> = Vec::new();
     loop {
         let (client, packet) = listener.receive().await;
@@ -110,7 +110,7 @@ pub(crate) async fn serve(
             continue;
         };
         log.borrow_mut().requests += 1;
-        if manner.silent {
+        if script.silent {
             continue;
         }
         // A request sent again belongs to the transfer that is running.
@@ -122,7 +122,7 @@ pub(crate) async fn serve(
             stack: stack.clone(),
             socket: stack.udp(),
             client,
-            manner: manner.clone(),
+            script: script.clone(),
             log: log.clone(),
             ended: Cell::new(false),
         };
@@ -147,7 +147,7 @@ struct Session {
     stack: Stack,
     socket: UdpSocket,
     client: SocketAddr,
-    manner: Manner,
+    script: TftpServerScript,
     log: Rc<RefCell<Log>>,
     /// The client has sent an error.
     ended: Cell<bool>,
@@ -156,7 +156,7 @@ struct Session {
 impl Session {
     fn send(&self, packet: &[u8]) {
         let _ = self.socket.send_to(self.client, packet);
-        if self.manner.stutters {
+        if self.script.stutters {
             let _ = self.socket.send_to(self.client, packet);
         }
     }
@@ -172,40 +172,40 @@ impl Session {
     }
 
     async fn run(self, asked: &TransferOptions, dies: &mut Option<u64>) {
-        if let Some((code, text)) = self.manner.error {
+        if let Some((code, text)) = self.script.error {
             return self.error(code, text);
         }
-        if self.manner.refuse_options && !asked.is_empty() {
+        if self.script.refuse_options && !asked.is_empty() {
             return self.error(ErrorCode::OPTIONS, "no options here");
         }
         let mut granted = TransferOptions::default();
-        if self.manner.options {
-            granted.block_size = asked.block_size.map(|b| b.min(self.manner.block_limit));
+        if self.script.options {
+            granted.block_size = asked.block_size.map(|b| b.min(self.script.block_limit));
             granted.window_size = asked
                 .window_size
-                .filter(|_| self.manner.windows)
-                .map(|w| w.min(self.manner.window_limit));
+                .filter(|_| self.script.windows)
+                .map(|w| w.min(self.script.window_limit));
             granted.slide = asked
                 .slide
                 .zip(granted.window_size)
-                .filter(|_| self.manner.slides)
+                .filter(|_| self.script.slides)
                 .map(|(slide, window)| slide.min(1 << window.ilog2()));
-            granted.slide = self.manner.slide.or(granted.slide);
+            granted.slide = self.script.slide.or(granted.slide);
             granted.variable_window = asked
                 .variable_window
-                .filter(|_| self.manner.varies)
+                .filter(|_| self.script.varies)
                 .map(|_| VariableWindow::Granted);
-            let wanted = asked.transfer_size.filter(|_| self.manner.announces_size);
+            let wanted = asked.transfer_size.filter(|_| self.script.announces_size);
             granted.transfer_size = wanted.map(|_| {
-                self.manner
+                self.script
                     .announced_size
-                    .unwrap_or(self.manner.file.len() as u64)
+                    .unwrap_or(self.script.file.len() as u64)
             });
         }
         let block_size = usize::from(granted.block_size.unwrap_or(DEFAULT_BLOCK_SIZE));
         let varies = granted.variable_window.is_some();
         let mut window = u64::from(granted.window_size.unwrap_or(1));
-        let last = (self.manner.file.len() / block_size) as u64 + 1;
+        let last = (self.script.file.len() / block_size) as u64 + 1;
         let mut acked = 0;
         if !granted.is_empty() {
             let mut options = Vec::new();
@@ -239,7 +239,7 @@ impl Session {
                     *left -= 1;
                 }
                 if block > 1 {
-                    self.stack.sleep(self.manner.delay).await;
+                    self.stack.sleep(self.script.delay).await;
                 }
                 self.send_block(block, block_size);
                 if (block - acked) % 8 == 0 {
@@ -249,7 +249,7 @@ impl Session {
             }
             match self.ack(acked, PATIENCE).await {
                 Some(block) if block > acked => {
-                    if self.manner.haunted {
+                    if self.script.haunted {
                         let mut packet = data_header(block as u16 + 1).to_vec();
                         packet.extend_from_slice(b"BOO");
                         let _ = ghost.send_to(self.client, &packet);
@@ -278,16 +278,16 @@ impl Session {
 
     fn send_block(&self, block: u64, block_size: usize) {
         let start = (block as usize - 1) * block_size;
-        let end = (start + block_size).min(self.manner.file.len());
+        let end = (start + block_size).min(self.script.file.len());
         let mut packet = data_header(block as u16).to_vec();
-        packet.extend_from_slice(&self.manner.file[start..end]);
+        packet.extend_from_slice(&self.script.file[start..end]);
         self.send(&packet);
         self.log.borrow_mut().data += 1;
     }
 
     /// Sends the file in a window that slides on at acknowledgements of multiples of `slide`.
     async fn slide(&self, block_size: usize, window: u64, slide: u64) {
-        let last = (self.manner.file.len() / block_size) as u64 + 1;
+        let last = (self.script.file.len() / block_size) as u64 + 1;
         let (mut acked, mut next) = (0, 1);
         let mut went_back = self.stack.now();
         let mut tries = 0;
@@ -400,22 +400,22 @@ impl Outcome {
     }
 }
 
-fn fetch(manner: &Manner, wire: LinkConfig, seed: u64) -> Outcome {
-    fetch_with(manner, wire, seed, |_| {})
+fn fetch(script: &TftpServerScript, wire: LinkConfig, seed: u64) -> Outcome {
+    fetch_with(script, wire, seed, |_| {})
 }
 
 fn fetch_with(
-    manner: &Manner,
+    script: &TftpServerScript,
     wire: LinkConfig,
     seed: u64,
     setup: impl FnOnce(&mut NicConfig),
 ) -> Outcome {
-    fetch_at_intervals(manner, wire, seed, 0, setup)
+    fetch_at_intervals(script, wire, seed, 0, setup)
 }
 
 /// The client looks at its NIC once in so many microseconds.
 fn fetch_at_intervals(
-    manner: &Manner,
+    script: &TftpServerScript,
     wire: LinkConfig,
     seed: u64,
     interval: i64,
@@ -427,7 +427,7 @@ fn fetch_at_intervals(
         asked: Vec::new(),
         committed: Arc::default(),
     };
-    let (result, room, log, micros) = fetch_into(manner, wire, seed, interval, setup, room);
+    let (result, room, log, micros) = fetch_into(script, wire, seed, interval, setup, room);
     Outcome {
         result,
         log,
@@ -441,7 +441,7 @@ type Fetched<D> = (Result<TftpFile, TftpError>, D, Rc<RefCell<Log>>, i64);
 
 /// The same to a destination that `destination` makes.
 fn fetch_into<D: Destination + 'static>(
-    manner: &Manner,
+    script: &TftpServerScript,
     wire: LinkConfig,
     seed: u64,
     interval: i64,
@@ -461,7 +461,7 @@ fn fetch_into<D: Destination + 'static>(
     let clock = near.clock();
     let mut client = Engine::new(near, [1; 32]);
     let mut server = Engine::new(far, [2; 32]);
-    let host = if manner.v6 {
+    let host = if script.v6 {
         server.stack().ipv6_up();
         // A server has its address for long.
         for _ in 0..200 {
@@ -479,12 +479,12 @@ fn fetch_into<D: Destination + 'static>(
     let listener = server.stack().udp();
     let at = SocketAddr::new(host, listener.port());
     let stack = server.stack();
-    server.spawn(serve(stack, listener, manner.clone(), log.clone()));
+    server.spawn(serve(stack, listener, script.clone(), log.clone()));
     let done = Rc::new(RefCell::new(None));
     let finished = Rc::new(Cell::new(false));
     let (stack, out, flag) = (client.stack(), done.clone(), finished.clone());
     let mut room = destination(&mut client);
-    let sizes = manner.sizes;
+    let sizes = script.sizes;
     client.spawn(async move {
         let limits = Limits::default();
         let (mut at, file) = (vec![at], "boot/linux");
@@ -517,56 +517,56 @@ fn lossy(loss: f64) -> LinkConfig {
 
 #[test]
 fn a_clean_wire_carries_the_file_in_windows() {
-    let manner = Manner::default();
-    let outcome = fetch(&manner, LinkConfig::default(), 1);
-    assert_eq!(outcome.bytes(), manner.file);
+    let script = TftpServerScript::default();
+    let outcome = fetch(&script, LinkConfig::default(), 1);
+    assert_eq!(outcome.bytes(), script.file);
     let log = outcome.log.borrow();
     assert_eq!((log.requests, log.strangers), (1, 0));
-    assert_eq!(log.data, manner.file.len() as u64 / 1468 + 1);
+    assert_eq!(log.data, script.file.len() as u64 / 1468 + 1);
     assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
-    assert_eq!(outcome.asked, [manner.file.len() as u64]);
-    assert_eq!(outcome.committed, manner.file.len());
+    assert_eq!(outcome.asked, [script.file.len() as u64]);
+    assert_eq!(outcome.committed, script.file.len());
     // 1.2 MB at 1 Gbit/s takes 10 ms; windows keep the wire busy.
     assert!(outcome.micros < 40_000, "{} us", outcome.micros);
 }
 
 #[test]
 fn over_ipv6_the_file_is_the_same() {
-    let manner = Manner {
+    let script = TftpServerScript {
         v6: true,
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 1);
-    assert_eq!(outcome.bytes(), manner.file);
+    let outcome = fetch(&script, LinkConfig::default(), 1);
+    assert_eq!(outcome.bytes(), script.file);
     let log = outcome.log.borrow();
     assert_eq!((log.requests, log.strangers), (1, 0));
     // Blocks that fill frames.
-    assert_eq!(log.data, manner.file.len() as u64 / 1448 + 1);
+    assert_eq!(log.data, script.file.len() as u64 / 1448 + 1);
     assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
     assert!(outcome.micros < 40_000, "{} us", outcome.micros);
 }
 
 #[test]
 fn sizes_are_asked_for_as_they_are_given() {
-    let sizes = |block, window| Manner {
+    let sizes = |block, window| TftpServerScript {
         // The server would slide.
         slides: true,
         sizes: Sizes {
             block: Some(block),
             window: Window::Of(window),
         },
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
     for (block, window) in [(512, 1), (1024, 4), (1456, 64), (1468, 300)] {
-        let manner = sizes(block, window);
-        let outcome = fetch(&manner, LinkConfig::default(), 1);
+        let script = sizes(block, window);
+        let outcome = fetch(&script, LinkConfig::default(), 1);
         let granted = outcome.result.as_ref().unwrap().granted;
         assert_eq!(granted, Granted { block, window });
-        assert_eq!(outcome.bytes(), manner.file);
-        let blocks = manner.file.len() as u64 / u64::from(block) + 1;
+        assert_eq!(outcome.bytes(), script.file);
+        let blocks = script.file.len() as u64 / u64::from(block) + 1;
         assert_eq!(outcome.log.borrow().data, blocks);
     }
-    let less = Manner {
+    let less = TftpServerScript {
         window_limit: 16,
         block_limit: 1000,
         ..sizes(1468, 64)
@@ -582,14 +582,14 @@ fn sizes_are_asked_for_as_they_are_given() {
     assert_eq!(granted, wanted);
 }
 
-fn varying() -> Manner {
-    Manner {
+fn varying() -> TftpServerScript {
+    TftpServerScript {
         varies: true,
         sizes: Sizes {
             block: Some(512),
             window: Window::Variable,
         },
-        ..Manner::default()
+        ..TftpServerScript::default()
     }
 }
 
@@ -621,16 +621,16 @@ fn a_window_that_varies_shrinks_where_one_was_lost() {
 
 #[test]
 fn a_server_without_windows_that_vary_is_left() {
-    let without = Manner {
+    let without = TftpServerScript {
         varies: false,
         ..varying()
     };
-    let nothing = Manner {
+    let nothing = TftpServerScript {
         options: false,
         ..varying()
     };
-    for manner in [without, nothing] {
-        let outcome = fetch(&manner, LinkConfig::default(), 1);
+    for script in [without, nothing] {
+        let outcome = fetch(&script, LinkConfig::default(), 1);
         assert!(matches!(outcome.result, Err(TftpError::NotGranted)));
         // It waits for an acknowledgement of its first packet.
         let log = outcome.log.borrow();
@@ -640,26 +640,26 @@ fn a_server_without_windows_that_vary_is_left() {
 
 #[test]
 fn coalesced_and_scattered_units_are_cut_into_blocks() {
-    let manner = Manner::default();
-    let outcome = fetch_with(&manner, LinkConfig::default(), 1, |nic| {
+    let script = TftpServerScript::default();
+    let outcome = fetch_with(&script, LinkConfig::default(), 1, |nic| {
         nic.coalesce = true;
         nic.part_len = Some(1000);
     });
-    assert_eq!(outcome.bytes(), manner.file);
+    assert_eq!(outcome.bytes(), script.file);
 }
 
 /// The server answers the request at once, and takes longer than the shortest time-out for each further block (RFC 6298 section 5.7).
 #[test]
 fn a_server_that_becomes_slow_is_waited_for() {
     for delay in [150, 350] {
-        let manner = Manner {
+        let script = TftpServerScript {
             file: vec![7; 60 * 512 - 1],
             options: false,
             delay: Duration::from_millis(delay),
-            ..Manner::default()
+            ..TftpServerScript::default()
         };
-        let outcome = fetch(&manner, LinkConfig::default(), 3);
-        assert_eq!(outcome.bytes(), manner.file);
+        let outcome = fetch(&script, LinkConfig::default(), 3);
+        assert_eq!(outcome.bytes(), script.file);
         let retransmissions = outcome.result.unwrap().retransmissions;
         assert!(
             (1..=12).contains(&retransmissions),
@@ -673,14 +673,14 @@ fn a_server_that_becomes_slow_is_waited_for() {
 /// RFC 6298 section 5.7: a sample ends the back-off, so that one lost block does not slow down what comes after it.
 #[test]
 fn a_time_out_is_short_again_after_a_sample() {
-    let manner = Manner {
+    let script = TftpServerScript {
         options: false,
         file: vec![7; 400_000],
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
     for seed in 0..3 {
-        let outcome = fetch(&manner, lossy(0.02), seed);
-        assert_eq!(outcome.bytes(), manner.file);
+        let outcome = fetch(&script, lossy(0.02), seed);
+        assert_eq!(outcome.bytes(), script.file);
         assert!(outcome.micros < 10_000_000, "{} us", outcome.micros);
     }
 }
@@ -689,12 +689,12 @@ fn a_time_out_is_short_again_after_a_sample() {
 /// the round trip: a time-out that was backed off does not last.
 #[test]
 fn a_window_with_a_gap_gives_a_sample() {
-    let manner = Manner {
+    let script = TftpServerScript {
         file: vec![7; 400_000],
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
     let mut micros: Vec<_> = (0..9)
-        .map(|seed| fetch(&manner, lossy(0.02), seed))
+        .map(|seed| fetch(&script, lossy(0.02), seed))
         .map(|outcome| outcome.result.map(|_| outcome.micros).unwrap())
         .collect();
     micros.sort_unstable();
@@ -703,9 +703,9 @@ fn a_window_with_a_gap_gives_a_sample() {
 
 #[test]
 fn every_degree_of_option_support_works() {
-    let small = Manner {
+    let small = TftpServerScript {
         file: vec![7; 100_000],
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
     for (options, windows, block_limit) in [
         (false, false, 512),
@@ -713,89 +713,89 @@ fn every_degree_of_option_support_works() {
         (true, true, 512),
         (true, true, 1024),
     ] {
-        let manner = Manner {
+        let script = TftpServerScript {
             options,
             windows,
             block_limit,
             ..small.clone()
         };
-        let outcome = fetch(&manner, LinkConfig::default(), 3);
-        assert_eq!(outcome.bytes(), manner.file);
+        let outcome = fetch(&script, LinkConfig::default(), 3);
+        assert_eq!(outcome.bytes(), script.file);
     }
-    let manner = Manner {
+    let script = TftpServerScript {
         refuse_options: true,
         ..small
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 3);
-    assert_eq!(outcome.bytes(), manner.file);
+    let outcome = fetch(&script, LinkConfig::default(), 3);
+    assert_eq!(outcome.bytes(), script.file);
     assert_eq!(outcome.log.borrow().requests, 3);
 }
 
 #[test]
 fn block_numbers_wrap_and_the_last_block_may_be_empty() {
     // 70,000 blocks of 512 bytes; a multiple of the block size ends with an empty block.
-    let manner = Manner {
+    let script = TftpServerScript {
         file: vec![3; 70_000 * 512],
         block_limit: 512,
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 4);
-    assert_eq!(outcome.bytes().len(), manner.file.len());
-    assert!(outcome.bytes() == manner.file);
-    let empty = Manner {
+    let outcome = fetch(&script, LinkConfig::default(), 4);
+    assert_eq!(outcome.bytes().len(), script.file.len());
+    assert!(outcome.bytes() == script.file);
+    let empty = TftpServerScript {
         file: Vec::new(),
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
     assert_eq!(fetch(&empty, LinkConfig::default(), 4).bytes(), b"");
 }
 
 #[test]
 fn duplicates_wake_no_apprentice() {
-    let manner = Manner {
+    let script = TftpServerScript {
         stutters: true,
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 5);
-    assert_eq!(outcome.bytes(), manner.file);
+    let outcome = fetch(&script, LinkConfig::default(), 5);
+    assert_eq!(outcome.bytes(), script.file);
     // The server's own stutter doubles what it sends; nothing of ours may make it send a block again.
     assert_eq!(
         outcome.log.borrow().data,
-        manner.file.len() as u64 / 1468 + 1
+        script.file.len() as u64 / 1468 + 1
     );
 }
 
 #[test]
 fn packets_of_another_transfer_are_refused_and_do_no_harm() {
-    let manner = Manner {
+    let script = TftpServerScript {
         haunted: true,
         windows: false,
         file: vec![9; 5_000],
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 6);
-    assert_eq!(outcome.bytes(), manner.file);
+    let outcome = fetch(&script, LinkConfig::default(), 6);
+    assert_eq!(outcome.bytes(), script.file);
     assert_eq!(outcome.log.borrow().strangers, 3);
 }
 
 #[test]
 fn the_servers_error_text_is_shown() {
-    let manner = Manner {
+    let script = TftpServerScript {
         error: Some((ErrorCode::NOT_FOUND, "no such kernel\n")),
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 7);
+    let outcome = fetch(&script, LinkConfig::default(), 7);
     assert_eq!(
         outcome.error(),
         "the TFTP server says: no such kernel\u{fffd} (error 1)"
     );
     // Other options would not help.
     assert_eq!(outcome.log.borrow().requests, 1);
-    let manner = Manner {
+    let script = TftpServerScript {
         error: Some((ErrorCode::NOT_FOUND, "")),
-        ..manner
+        ..script
     };
     assert!(
-        fetch(&manner, LinkConfig::default(), 7)
+        fetch(&script, LinkConfig::default(), 7)
             .error()
             .contains("not found")
     );
@@ -803,44 +803,44 @@ fn the_servers_error_text_is_shown() {
 
 #[test]
 fn a_dead_server_is_reported_and_a_dying_one_asked_again() {
-    let manner = Manner {
+    let script = TftpServerScript {
         silent: true,
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 8);
+    let outcome = fetch(&script, LinkConfig::default(), 8);
     assert!(
         outcome
             .error()
             .starts_with("no answer from the TFTP server after 6 requests in ")
     );
-    let manner = Manner {
+    let script = TftpServerScript {
         dies_after: Some(300),
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 8);
-    assert_eq!(outcome.bytes(), manner.file);
+    let outcome = fetch(&script, LinkConfig::default(), 8);
+    assert_eq!(outcome.bytes(), script.file);
     assert_eq!(outcome.log.borrow().requests, 2);
 }
 
 #[test]
 fn a_wrong_announcement_is_an_error() {
     for size in [1_199_999, 1_200_001, 0, 10_000] {
-        let manner = Manner {
+        let script = TftpServerScript {
             announced_size: Some(size),
-            ..Manner::default()
+            ..TftpServerScript::default()
         };
-        let outcome = fetch(&manner, LinkConfig::default(), 9);
+        let outcome = fetch(&script, LinkConfig::default(), 9);
         assert!(
             matches!(outcome.result, Err(TftpError::WrongSize { announced, .. }) if announced == size),
             "{size}: {:?}",
             outcome.result
         );
     }
-    let manner = Manner {
+    let script = TftpServerScript {
         announced_size: Some(u64::MAX),
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 9);
+    let outcome = fetch(&script, LinkConfig::default(), 9);
     assert!(matches!(outcome.result, Err(TftpError::Destination(_))));
 }
 
@@ -850,9 +850,9 @@ fn a_late_window_is_not_waited_for_long() {
         latency_micros: 10_000,
         ..lossy(0.01)
     };
-    let manner = Manner::default();
-    let outcome = fetch(&manner, wire, 10);
-    assert_eq!(outcome.bytes(), manner.file);
+    let script = TftpServerScript::default();
+    let outcome = fetch(&script, wire, 10);
+    assert_eq!(outcome.bytes(), script.file);
     assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
     // The receive buffers are known: a loss does not say that there are fewer.
     assert_eq!(outcome.log.borrow().requests, 1);
@@ -865,15 +865,15 @@ fn hoping(buffers: usize, slides: bool) -> Outcome {
         bits_per_second: 10_000_000_000,
         ..LinkConfig::default()
     };
-    let manner = Manner {
+    let script = TftpServerScript {
         slides,
-        ..Manner::default()
+        ..TftpServerScript::default()
     };
-    let outcome = fetch_at_intervals(&manner, wire, 12, 40, |nic| {
+    let outcome = fetch_at_intervals(&script, wire, 12, 40, |nic| {
         nic.receive_frames = buffers;
         nic.receive_frames_reported = Some((8, 56));
     });
-    assert_eq!(outcome.bytes(), manner.file);
+    assert_eq!(outcome.bytes(), script.file);
     outcome
 }
 
@@ -900,11 +900,11 @@ fn receive_buffers_that_are_not_there_cost_one_more_request() {
     }
 }
 
-fn sliding() -> Manner {
-    Manner {
+fn sliding() -> TftpServerScript {
+    TftpServerScript {
         slides: true,
         file: (0..1_500_000u32).flat_map(|i| i.to_le_bytes()).collect(),
-        ..Manner::default()
+        ..TftpServerScript::default()
     }
 }
 
@@ -916,16 +916,16 @@ fn a_window_that_slides_keeps_the_wire_busy_over_a_long_way() {
         ..LinkConfig::default()
     };
     let micros = [false, true].map(|slides| {
-        let manner = Manner {
+        let script = TftpServerScript {
             slides,
             ..sliding()
         };
-        let outcome = fetch(&manner, wire, 11);
-        assert!(outcome.bytes() == manner.file);
+        let outcome = fetch(&script, wire, 11);
+        assert!(outcome.bytes() == script.file);
         assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
         assert_eq!(
             outcome.log.borrow().data,
-            manner.file.len() as u64 / 1468 + 1
+            script.file.len() as u64 / 1468 + 1
         );
         outcome.micros
     });
@@ -958,14 +958,14 @@ fn a_window_that_slides_survives_what_the_wire_does() {
     ];
     for (seed, wire) in wires.into_iter().enumerate() {
         for window_limit in [1, 2, 7, 100, 256] {
-            let manner = Manner {
+            let script = TftpServerScript {
                 window_limit,
                 file: (0..300_000u32).flat_map(|i| i.to_le_bytes()).collect(),
                 ..sliding()
             };
-            let outcome = fetch(&manner, wire, seed as u64);
+            let outcome = fetch(&script, wire, seed as u64);
             assert!(
-                outcome.bytes() == manner.file,
+                outcome.bytes() == script.file,
                 "{wire:?}, window {window_limit}"
             );
         }
@@ -974,14 +974,14 @@ fn a_window_that_slides_survives_what_the_wire_does() {
 
 #[test]
 fn a_window_that_slides_wraps_and_grows_into_memory() {
-    let manner = Manner {
+    let script = TftpServerScript {
         block_limit: 512,
         announces_size: false,
         file: (0..70_000u32 * 512).map(|i| (i / 499) as u8).collect(),
         ..sliding()
     };
-    let outcome = fetch(&manner, LinkConfig::default(), 12);
-    assert!(outcome.bytes() == manner.file);
+    let outcome = fetch(&script, LinkConfig::default(), 12);
+    assert!(outcome.bytes() == script.file);
     // Memory for 4 MiB, and then twice as much each time.
     let sizes = [4 << 20, 8 << 20, 16 << 20, 32 << 20, 64 << 20];
     assert_eq!(outcome.asked, sizes);
@@ -998,14 +998,14 @@ fn a_window_that_slides_wraps_and_grows_into_memory() {
 #[test]
 fn a_slide_that_was_not_asked_for_is_refused() {
     for (slide, window_limit, fits) in [(128, 256, true), (256, 256, false), (128, 64, false)] {
-        let manner = Manner {
+        let script = TftpServerScript {
             slide: Some(slide),
             window_limit,
             ..sliding()
         };
-        let outcome = fetch(&manner, LinkConfig::default(), 13);
+        let outcome = fetch(&script, LinkConfig::default(), 13);
         if fits {
-            assert!(outcome.bytes() == manner.file);
+            assert!(outcome.bytes() == script.file);
         } else {
             assert_eq!(
                 outcome.error(),
@@ -1125,11 +1125,11 @@ proptest! {
         coalesce in any::<bool>(), slides in any::<bool>(), announces_size in any::<bool>(),
     ) {
         let file: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8).collect();
-        let manner = Manner { file, options, windows, slides, announces_size, block_limit, ..Manner::default() };
+        let script = TftpServerScript { file, options, windows, slides, announces_size, block_limit, ..TftpServerScript::default() };
         let wire = LinkConfig { loss, reorder, duplicate, corrupt, latency_micros: latency, ..LinkConfig::default() };
-        let outcome = fetch_with(&manner, wire, seed, |nic| nic.coalesce = coalesce);
+        let outcome = fetch_with(&script, wire, seed, |nic| nic.coalesce = coalesce);
         match &outcome.result {
-            Ok(_) => prop_assert!(outcome.bytes() == manner.file),
+            Ok(_) => prop_assert!(outcome.bytes() == script.file),
             Err(
                 TftpError::Stalled { .. } | TftpError::NoAnswer { .. } | TftpError::NoBlock { .. },
             ) => {}

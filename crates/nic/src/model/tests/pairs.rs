@@ -429,19 +429,24 @@ fn a_pair_stops_alone_and_the_first_stops_all() {
 #[cfg_attr(miri, ignore = "leaks on purpose")]
 fn memory_is_given_back_by_the_first_alone_and_never_under_a_pair() {
     #[derive(Clone, Copy, PartialEq)]
-    enum End {
+    enum ShutdownStep {
         Stop,
         First,
         Other(usize),
     }
-    let ends = [End::Stop, End::First, End::Other(0), End::Other(1)];
+    let steps = [
+        ShutdownStep::Stop,
+        ShutdownStep::First,
+        ShutdownStep::Other(0),
+        ShutdownStep::Other(1),
+    ];
     let mut orders = Vec::new();
-    for a in ends {
-        for b in ends {
-            for c in ends {
-                for d in ends {
+    for a in steps {
+        for b in steps {
+            for c in steps {
+                for d in steps {
                     let order = [a, b, c, d];
-                    if ends.iter().all(|end| order.contains(end)) {
+                    if steps.iter().all(|step| order.contains(step)) {
                         orders.push(order);
                     }
                 }
@@ -455,11 +460,11 @@ fn memory_is_given_back_by_the_first_alone_and_never_under_a_pair() {
         let mut nic = Some(nic);
         let mut others: Vec<_> = others.into_iter().map(Some).collect();
         let mut expected = blocks;
-        for end in order {
-            match end {
-                End::Stop => nic.iter_mut().for_each(Nic::stop),
-                End::Other(n) => others[n] = None,
-                End::First => {
+        for step in order {
+            match step {
+                ShutdownStep::Stop => nic.iter_mut().for_each(Nic::stop),
+                ShutdownStep::Other(n) => others[n] = None,
+                ShutdownStep::First => {
                     nic = None;
                     assert!(!model.is_running());
                     if others.iter().all(Option::is_none) {

@@ -53,8 +53,8 @@ impl Link for Nobody {
 #[test]
 fn datagrams_of_udp_write_are_answered_near() {
     for near_end in [true, false] {
-        let manner = Manner::new(300_000);
-        let mut scene = Scene::new(near_end, manner.clone(), Faults::default());
+        let script = FaultyTftpScript::new(300_000);
+        let mut scene = Scene::new(near_end, script.clone(), Faults::default());
         let mut mac = [0; 6];
         mac.copy_from_slice(&scene.header[..6]);
         let mut hub = Hub::new(core::mem::replace(&mut scene.link, Box::new(Nobody)));
@@ -121,7 +121,7 @@ fn datagrams_of_udp_write_are_answered_near() {
                 break;
             }
         }
-        assert!(file == manner.file);
+        assert!(file == script.file);
         let world = machine.scene.net.0.borrow();
         assert_eq!((world.opened > 0, world.downloads.len()), (near_end, 0));
     }

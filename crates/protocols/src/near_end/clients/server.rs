@@ -9,9 +9,9 @@ use wireboot_wire::tftp::{self, ErrorCode, Options, Packet, TransferOptions, dat
 /// It sends a window again so often, and gives up.
 const TRIES: u32 = 20;
 
-/// What a server does.
+/// What the server sends, and where it stops.
 #[derive(Clone, Debug)]
-pub(super) struct Manner {
+pub(super) struct FaultyTftpScript {
     pub file: Vec<u8>,
     /// The size that it announces, if it knows the option.
     pub size: Option<u64>,
@@ -30,7 +30,7 @@ pub(super) enum Stop {
     Forgets,
 }
 
-impl Manner {
+impl FaultyTftpScript {
     pub(super) fn new(len: usize) -> Self {
         Self {
             file: (0..len).map(|i| (i * 7 + i / 251) as u8).collect(),
@@ -41,10 +41,10 @@ impl Manner {
     }
 }
 
-pub(super) async fn serve(stack: Stack, manner: Manner) {
+pub(super) async fn serve(stack: Stack, script: FaultyTftpScript) {
     let listener = stack.udp_on(tftp::PORT);
     let mut served: Vec<SocketAddr> = Vec::new();
-    let stop = Cell::new(manner.stop);
+    let stop = Cell::new(script.stop);
     loop {
         let (client, packet) = listener.receive().await;
         if let Ok(Packet::Rrq(request)) = Packet::parse(&packet)
@@ -53,7 +53,7 @@ pub(super) async fn serve(stack: Stack, manner: Manner) {
             served.push(client);
             let asked = TransferOptions::from_request(request.options);
             let socket = stack.udp();
-            transfer(&stack, &socket, client, &manner, &asked, &stop).await;
+            transfer(&stack, &socket, client, &script, &asked, &stop).await;
         }
     }
 }
@@ -79,7 +79,7 @@ async fn transfer(
     stack: &Stack,
     socket: &UdpSocket,
     client: SocketAddr,
-    manner: &Manner,
+    script: &FaultyTftpScript,
     asked: &TransferOptions,
     stop: &Cell<Option<(usize, Stop)>>,
 ) {
@@ -89,10 +89,10 @@ async fn transfer(
         let _ = socket.send_to(client, &bytes);
     };
     let mut granted = TransferOptions::default();
-    if manner.options {
+    if script.options {
         granted.block_size = asked.block_size;
         granted.window_size = asked.window_size.map(|window| window.min(8));
-        granted.transfer_size = asked.transfer_size.and(manner.size);
+        granted.transfer_size = asked.transfer_size.and(script.size);
     }
     let mut tries = 0;
     while !granted.is_empty() {
@@ -110,12 +110,12 @@ async fn transfer(
     }
     let size = usize::from(granted.block_size.unwrap_or(512));
     let window = u64::from(granted.window_size.unwrap_or(1));
-    let last = (manner.file.len() / size) as u64 + 1;
+    let last = (script.file.len() / size) as u64 + 1;
     let (mut acked, mut tries) = (0, 0);
     while acked < last {
         for block in acked + 1..=(acked + window).min(last) {
             let start = (block as usize - 1) * size;
-            let end = (start + size).min(manner.file.len());
+            let end = (start + size).min(script.file.len());
             match stop.get() {
                 Some((at, what)) if end > at => match what {
                     Stop::Error => {
@@ -134,7 +134,7 @@ async fn transfer(
                 },
                 _ => {}
             }
-            let payload = &manner.file[start..end];
+            let payload = &script.file[start..end];
             let bytes = [&data_header(block as u16)[..], payload].concat();
             let _ = socket.send_to(client, &bytes);
         }

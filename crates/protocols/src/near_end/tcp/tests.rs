@@ -228,9 +228,9 @@ enum Last {
     Silent,
 }
 
-/// What a server does.
+/// What the server of a connection does, and how it ends.
 #[derive(Clone, Debug)]
-struct Manner {
+struct TcpServerScript {
     /// It answers when it has heard so many bytes.
     request: usize,
     file: Vec<u8>,
@@ -240,7 +240,7 @@ struct Manner {
     listens: bool,
 }
 
-impl Manner {
+impl TcpServerScript {
     fn new(request: usize, len: usize) -> Self {
         Self {
             request,
@@ -274,7 +274,7 @@ struct Scene {
     far: SimNic,
     server: Host,
     listener: SocketHandle,
-    manner: Manner,
+    script: TcpServerScript,
     sent: usize,
     heard: Vec<u8>,
     /// The server has seen the client's FIN; a connection of its was reset.
@@ -286,7 +286,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(near_end: bool, manner: Manner, faults: Faults) -> Self {
+    fn new(near_end: bool, script: TcpServerScript, faults: Faults) -> Self {
         let (near, far) = sim::link(faults.wire, faults.wire, faults.seed);
         let clock = near.clock();
         let mac = near.properties().mac;
@@ -323,7 +323,7 @@ impl Scene {
         let socket = client.socket(8192, 2048);
         let mut server = Host::new(far_mac, SERVER);
         let listener = server.socket(4096, 64 << 10);
-        if manner.listens {
+        if script.listens {
             server.get(listener).listen(PORT).unwrap();
         }
         Self {
@@ -339,7 +339,7 @@ impl Scene {
             far,
             server,
             listener,
-            manner,
+            script,
             sent: 0,
             heard: Vec::new(),
             heard_fin: false,
@@ -405,13 +405,13 @@ impl Scene {
             });
         }
         tx.flush().unwrap();
-        let Manner {
+        let TcpServerScript {
             request,
             file,
             last,
             stop,
             ..
-        } = &self.manner;
+        } = &self.script;
         let heard = &mut self.heard;
         let socket = self.server.sockets.get_mut::<tcp::Socket>(self.listener);
         // A FIN may come with the first segment that it accepts.
@@ -499,8 +499,8 @@ impl Scene {
                 return Last::Finished;
             }
             if socket.state() == tcp::State::Closed {
-                return if half_closes && self.got.len() == self.manner.stop && self.over {
-                    self.manner.last
+                return if half_closes && self.got.len() == self.script.stop && self.over {
+                    self.script.last
                 } else {
                     Last::Reset
                 };
@@ -522,11 +522,11 @@ impl Scene {
 }
 
 /// The same with the near end and without.
-fn both(manner: &Manner, faults: Faults, half_closes: bool) -> (Last, Vec<u8>) {
-    let request = pattern(manner.request, 5);
+fn both(script: &TcpServerScript, faults: Faults, half_closes: bool) -> (Last, Vec<u8>) {
+    let request = pattern(script.request, 5);
     let mut results = Vec::new();
     for near_end in [true, false] {
-        let mut scene = Scene::new(near_end, manner.clone(), faults);
+        let mut scene = Scene::new(near_end, script.clone(), faults);
         let last = scene.run(&request, half_closes);
         if last != Last::Silent {
             scene.settle(20 * SECOND);
@@ -554,51 +554,51 @@ fn summary((last, got, heard, fin): &(Last, Vec<u8>, Vec<u8>, bool)) -> (Last, u
 #[test]
 fn a_file_comes_whole_and_ends_by_the_servers_fin() {
     for half_closes in [false, true] {
-        let manner = Manner::new(300, 700_000);
-        let (last, got) = both(&manner, Faults::default(), half_closes);
+        let script = TcpServerScript::new(300, 700_000);
+        let (last, got) = both(&script, Faults::default(), half_closes);
         assert_eq!(last, Last::Finished);
-        assert!(got == manner.file);
+        assert!(got == script.file);
     }
 }
 
 #[test]
 fn the_loader_may_send_more_than_it_gets() {
-    let manner = Manner::new(400_000, 10);
-    let (last, got) = both(&manner, Faults::default(), true);
-    assert_eq!((last, got), (Last::Finished, manner.file));
+    let script = TcpServerScript::new(400_000, 10);
+    let (last, got) = both(&script, Faults::default(), true);
+    assert_eq!((last, got), (Last::Finished, script.file));
 }
 
 #[test]
 fn a_server_that_resets_in_mid_file_resets() {
-    let manner = Manner {
+    let script = TcpServerScript {
         last: Last::Reset,
         stop: 60_000,
-        ..Manner::new(30, 100_000)
+        ..TcpServerScript::new(30, 100_000)
     };
-    let (last, got) = both(&manner, Faults::default(), false);
+    let (last, got) = both(&script, Faults::default(), false);
     assert_eq!(last, Last::Reset);
-    assert!(got == manner.file[..60_000]);
+    assert!(got == script.file[..60_000]);
 }
 
 #[test]
 fn a_server_that_falls_silent_is_silent() {
-    let manner = Manner {
+    let script = TcpServerScript {
         last: Last::Silent,
         stop: 50_000,
-        ..Manner::new(30, 100_000)
+        ..TcpServerScript::new(30, 100_000)
     };
-    let (last, got) = both(&manner, Faults::default(), false);
+    let (last, got) = both(&script, Faults::default(), false);
     assert_eq!(last, Last::Silent);
-    assert!(got == manner.file[..50_000]);
+    assert!(got == script.file[..50_000]);
 }
 
 #[test]
 fn a_server_that_refuses_refuses() {
-    let manner = Manner {
+    let script = TcpServerScript {
         listens: false,
-        ..Manner::new(30, 10)
+        ..TcpServerScript::new(30, 10)
     };
-    let (last, got) = both(&manner, Faults::default(), false);
+    let (last, got) = both(&script, Faults::default(), false);
     assert_eq!((last, got.len()), (Last::Reset, 0));
 }
 
@@ -616,17 +616,17 @@ proptest! {
         half_closes: bool,
     ) {
         let wire = LinkConfig { loss, reorder, duplicate, reorder_micros: 300, ..LinkConfig::default() };
-        let manner = Manner::new(request, len);
-        let (last, got) = both(&manner, Faults { wire, near, seed }, half_closes);
+        let script = TcpServerScript::new(request, len);
+        let (last, got) = both(&script, Faults { wire, near, seed }, half_closes);
         prop_assert_eq!(last, Last::Finished);
-        prop_assert!(got == manner.file);
+        prop_assert!(got == script.file);
     }
 }
 
 /// Nobody tells a loader that it is connected before its server is.
 #[test]
 fn a_server_that_does_not_answer_does_not_answer() {
-    let mut scene = Scene::new(true, Manner::new(1, 1), Faults::default());
+    let mut scene = Scene::new(true, TcpServerScript::new(1, 1), Faults::default());
     scene.connect();
     // The loader has the server's Ethernet address, and has sent its SYN.
     while scene.open_ports() == 0 {
@@ -641,9 +641,9 @@ fn a_server_that_does_not_answer_does_not_answer() {
 /// The server is not acknowledged beyond the memory that there is.
 #[test]
 fn a_loader_that_does_not_read_stops_the_server() {
-    let manner = Manner::new(1, 2_000_000);
-    let file = manner.file.clone();
-    let mut scene = Scene::new(true, manner, Faults::default());
+    let script = TcpServerScript::new(1, 2_000_000);
+    let file = script.file.clone();
+    let mut scene = Scene::new(true, script, Faults::default());
     scene.connect();
     for _ in 0..100_000 {
         scene.turn();
@@ -662,7 +662,7 @@ fn a_loader_that_does_not_read_stops_the_server() {
 
 #[test]
 fn a_loader_that_resets_resets_the_server() {
-    let mut scene = Scene::new(true, Manner::new(1000, 10), Faults::default());
+    let mut scene = Scene::new(true, TcpServerScript::new(1000, 10), Faults::default());
     scene.connect();
     scene.settle(SECOND);
     assert!(scene.was_open);
@@ -675,7 +675,7 @@ fn a_loader_that_resets_resets_the_server() {
 /// As when it was replaced by another that knows nothing of the connection; it takes frames, and says nothing.
 #[test]
 fn a_loader_that_vanishes_is_given_up() {
-    let mut scene = Scene::new(true, Manner::new(1, 500_000), Faults::default());
+    let mut scene = Scene::new(true, TcpServerScript::new(1, 500_000), Faults::default());
     scene.connect();
     scene.settle(SECOND);
     scene.socket().send_slice(b"x").unwrap();
@@ -694,9 +694,9 @@ fn a_loader_that_vanishes_is_given_up() {
 /// What it does meanwhile is its business: time that nobody looks is no silence of its.
 #[test]
 fn a_loader_that_is_busy_for_long_goes_on() {
-    let manner = Manner::new(1, 500_000);
-    let file = manner.file.clone();
-    let mut scene = Scene::new(true, manner, Faults::default());
+    let script = TcpServerScript::new(1, 500_000);
+    let file = script.file.clone();
+    let mut scene = Scene::new(true, script, Faults::default());
     scene.connect();
     scene.settle(SECOND);
     scene.socket().send_slice(b"x").unwrap();
@@ -717,7 +717,7 @@ fn a_loader_that_is_busy_for_long_goes_on() {
 
 #[test]
 fn a_link_that_goes_down_resets_the_server() {
-    let mut scene = Scene::new(true, Manner::new(1000, 10), Faults::default());
+    let mut scene = Scene::new(true, TcpServerScript::new(1000, 10), Faults::default());
     scene.connect();
     scene.settle(SECOND);
     scene.link.link.set_up(false);
@@ -755,14 +755,14 @@ proptest! {
     }
 }
 
-/// A wire of which each frame can be seen.
+/// A wire that keeps each frame for a test to look at.
 #[derive(Default)]
-struct Seen {
+struct RecordingLink {
     sent: Vec<Vec<u8>>,
     arrived: VecDeque<Vec<u8>>,
 }
 
-impl Link for Seen {
+impl Link for RecordingLink {
     fn set_up(&mut self, _: bool) {}
 
     fn send(&mut self, header: &[u8; 14], payload: &[u8]) -> bool {
@@ -814,8 +814,8 @@ impl Streams for Fixed {
     fn close(&mut self, (): ()) {}
 }
 
-fn fixed(status: Status) -> NearTcp<Seen, Fixed> {
-    NearTcp::new(Seen::default(), Fixed(status), 1514, [3; 16])
+fn fixed(status: Status) -> NearTcp<RecordingLink, Fixed> {
+    NearTcp::new(RecordingLink::default(), Fixed(status), 1514, [3; 16])
 }
 
 /// The frame of a segment without payload.
@@ -839,7 +839,7 @@ fn bare(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), flags: u8) -> Vec<u8> {
     frame
 }
 
-fn pass(near: &mut NearTcp<Seen, Fixed>, frame: &[u8]) {
+fn pass(near: &mut NearTcp<RecordingLink, Fixed>, frame: &[u8]) {
     let (header, packet) = frame.split_first_chunk::<14>().unwrap();
     assert!(near.send(header, packet));
 }

@@ -1,6 +1,6 @@
 //! What is asked of a link without an address of one's own, and what the answers tell.
 
-use crate::ladder::frame::{End, checksum, emit};
+use crate::ladder::frame::{FrameEndpoint, checksum, emit};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -118,7 +118,7 @@ impl Asker {
         if !self.is_offered && now >= self.next_discover {
             self.next_discover = now + AGAIN;
             self.discover.secs = u16::try_from(now / 1_000_000).unwrap_or(u16::MAX);
-            let end = |mac, address: Ipv4Addr, port| End {
+            let end = |mac, address: Ipv4Addr, port| FrameEndpoint {
                 mac,
                 address: IpAddr::V4(address),
                 port,
@@ -329,7 +329,7 @@ mod tests {
         let names = [SERVER, Ipv4Addr::new(192, 0, 2, 53)];
         options.set_addresses(option::DNS_SERVERS, &names);
         change(&mut message);
-        let end = |mac, address: Ipv4Addr, port| End {
+        let end = |mac, address: Ipv4Addr, port| FrameEndpoint {
             mac,
             address: address.into(),
             port,

@@ -1,7 +1,7 @@
 //! What is asked of DHCPv6's servers, from the link-local address that firmware makes of the card's own, and what keeps their answers coming.
 
 use super::ask::{Client, ICMPV6};
-use crate::ladder::frame::{End, checksum, emit};
+use crate::ladder::frame::{FrameEndpoint, checksum, emit};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use wireboot_observe::{Content, Frame, IpPacket, LinkType};
@@ -72,12 +72,12 @@ impl Asker6 {
         }
         self.next = now + self.wait;
         self.wait *= 2;
-        let from = End {
+        let from = FrameEndpoint {
             mac: self.mac,
             address: IpAddr::V6(self.address),
             port: CLIENT_PORT,
         };
-        let to = End {
+        let to = FrameEndpoint {
             mac: multicast(ALL_SERVERS),
             address: IpAddr::V6(ALL_SERVERS),
             port: SERVER_PORT,
@@ -223,8 +223,8 @@ mod tests {
         })
     }
 
-    fn end(mac: [u8; 6], address: Ipv6Addr, port: u16) -> End {
-        End {
+    fn end(mac: [u8; 6], address: Ipv6Addr, port: u16) -> FrameEndpoint {
+        FrameEndpoint {
             mac,
             address: address.into(),
             port,

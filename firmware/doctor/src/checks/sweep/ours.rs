@@ -5,7 +5,7 @@ use crate::throughput::{configure, wait_for_router};
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::cell::Cell as Shared;
+use core::cell;
 use core::net::SocketAddr;
 use wireboot_boot::card::AnyNic;
 use wireboot_boot::engine::{self, Cable};
@@ -51,7 +51,7 @@ impl super::Transfers for Transfers<'_> {
                 None => Window::Own,
             },
         };
-        let ended = Rc::new(Shared::new(None));
+        let ended = Rc::new(cell::Cell::new(None));
         let (stack, out) = (self.engine.stack(), ended.clone());
         let (server, file) = (self.source.server, self.source.file.clone());
         self.engine.spawn(async move {

@@ -19,7 +19,7 @@ const THREADS: u64 = 2;
 
 /// What became of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum DownloadOutcome {
     Whole,
     /// Bytes are not those of the file.
     Wrong,
@@ -28,7 +28,7 @@ enum End {
 }
 
 /// Boots as far as the file, by the version of IP that comes first. Where nothing comes the engine's time passes faster, so that it has soon waited in vain.
-fn download(served: &Served, guest: &Guest, scheme: &str) -> End {
+fn download(served: &Served, guest: &Guest, scheme: &str) -> DownloadOutcome {
     let mut machine = Machine::start(guest, SEED, Some(0x1234)).unwrap();
     machine.ask_for_lease(PATIENCE);
     let mut begun = false;
@@ -45,24 +45,24 @@ fn download(served: &Served, guest: &Guest, scheme: &str) -> End {
                     machine.begin(&format!("{scheme}://{host}/file"));
                     begun = true;
                 }
-                Err(_) => return End::Failed,
+                Err(_) => return DownloadOutcome::Failed,
             },
             Ok(Some(Event::Done { result, .. })) => {
                 return match result {
-                    Ok(file) if file.content() == served.bytes => End::Whole,
-                    Ok(_) => End::Wrong,
-                    Err(_) => End::Failed,
+                    Ok(file) if file.content() == served.bytes => DownloadOutcome::Whole,
+                    Ok(_) => DownloadOutcome::Wrong,
+                    Err(_) => DownloadOutcome::Failed,
                 };
             }
             Ok(_) => machine.hasten(),
-            Err(MachineError::Fault(_)) => return End::Fault,
+            Err(MachineError::Fault(_)) => return DownloadOutcome::Fault,
             Err(error) => panic!("{error}"),
         }
     }
 }
 
 /// A lie, a way to download and a place drawn by the seed.
-fn lied_to(served: &Served, seed: u64) -> (Lie, End) {
+fn lied_to(served: &Served, seed: u64) -> (Lie, DownloadOutcome) {
     let mut random = Rng::with_seed(seed);
     let (name, lie) = Lie::NAMED[random.usize(..Lie::NAMED.len())];
     let offloads = OFFLOADS[random.usize(..OFFLOADS.len())];
@@ -80,12 +80,12 @@ fn lied_to(served: &Served, seed: u64) -> (Lie, End) {
     let unseen = matches!(lie, Lie::Checksum | Lie::UsedIndex);
     let checks = scheme == "http" && offloads & feature::GUEST_CSUM == 0;
     let what = format!("seed {seed}: {name}, {scheme}, {offloads:#x}, {chunks:?}: {end:?}");
-    assert!(end != End::Wrong || unseen && !checks, "{what}");
+    assert!(end != DownloadOutcome::Wrong || unseen && !checks, "{what}");
     let breaks_rules = !matches!(
         lie,
         Lie::Checksum | Lie::Lost | Lie::Late | Lie::Order | Lie::Silence
     );
-    assert!(end != End::Fault || breaks_rules, "{what}");
+    assert!(end != DownloadOutcome::Fault || breaks_rules, "{what}");
     (lie, end)
 }
 
@@ -103,12 +103,21 @@ fn a_card_that_does_wrong_ends_in_the_file_or_an_error() {
     });
     // That they were told, and not in vain.
     for lie in [Lie::ForeignBuffer, Lie::RepeatedBuffer, Lie::Length] {
-        assert!(ends.contains(&(lie, End::Fault)), "{lie:?}: {ends:?}");
+        assert!(
+            ends.contains(&(lie, DownloadOutcome::Fault)),
+            "{lie:?}: {ends:?}"
+        );
     }
     for lie in [Lie::Lost, Lie::Order, Lie::BufferCount] {
-        assert!(ends.contains(&(lie, End::Whole)), "{lie:?}: {ends:?}");
+        assert!(
+            ends.contains(&(lie, DownloadOutcome::Whole)),
+            "{lie:?}: {ends:?}"
+        );
     }
-    assert!(ends.contains(&(Lie::Silence, End::Failed)), "{ends:?}");
+    assert!(
+        ends.contains(&(Lie::Silence, DownloadOutcome::Failed)),
+        "{ends:?}"
+    );
 }
 
 /// A guest that writes to its rings whatever it likes harms itself: the next driver gets all.

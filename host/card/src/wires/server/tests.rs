@@ -15,10 +15,10 @@ use wireboot_server::event::Events;
 use wireboot_wire::card::hello::{CHUNKS, Chunks, Hello, Kind};
 
 use super::*;
+use crate::data_path::DataPath;
 use crate::poller::{Handle, Poller, Polling};
 use crate::program::tests::program;
 use crate::program::{Filter, Hook, PairOf, Program};
-use crate::stage::Stage;
 use crate::vhost::{PairQueue, Rings, RunningRing};
 use crate::wires::HostWire;
 use crate::wires::testing::{GuestFile, content, memory};
@@ -531,7 +531,7 @@ fn asked_for(
         .store(LAYOUT.available + 2, base + SIZE, Release)
         .unwrap();
     let wire = HostWire::Server(Box::new(wire));
-    let stage = Stage::new(
+    let data_path = DataPath::new(
         Filter::new(wire, program, PairOf::ONLY),
         Pace::default(),
         None,
@@ -542,7 +542,7 @@ fn asked_for(
     };
     let poller = Poller::start(
         "card".into(),
-        vec![stage],
+        vec![data_path],
         Lies::default(),
         beyond,
         Polling::default(),

@@ -10,12 +10,12 @@ pub(super) struct Planted {
     pub(super) beside: &'static [Fault],
     /// The findings whose seconds are foretold.
     pub(super) findings: &'static [&'static str],
-    pub(super) way: Way,
+    pub(super) compared: ComparedBoots,
 }
 
 /// Which boots are compared, and by what the findings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ComparedBoots {
     /// shim, GRUB, kernel and RAM disk; by the packets of these boots.
     Whole,
     /// wireboot.efi, until it is started; by packets. GRUB would ask for block after block for many minutes.
@@ -72,7 +72,7 @@ pub(super) const PLANTED: &[Planted] = &[
 ];
 
 const fn whole(fault: Fault, findings: &'static [&'static str]) -> Planted {
-    planted(fault, &[], findings, Way::Whole)
+    planted(fault, &[], findings, ComparedBoots::Whole)
 }
 
 const fn first(
@@ -80,7 +80,7 @@ const fn first(
     beside: &'static [Fault],
     findings: &'static [&'static str],
 ) -> Planted {
-    planted(fault, beside, findings, Way::First)
+    planted(fault, beside, findings, ComparedBoots::First)
 }
 
 const fn inside(
@@ -89,20 +89,20 @@ const fn inside(
     findings: &'static [&'static str],
     words: &'static str,
 ) -> Planted {
-    planted(fault, beside, findings, Way::Inside(words))
+    planted(fault, beside, findings, ComparedBoots::Inside(words))
 }
 
 const fn planted(
     fault: Fault,
     beside: &'static [Fault],
     findings: &'static [&'static str],
-    way: Way,
+    compared: ComparedBoots,
 ) -> Planted {
     Planted {
         fault,
         beside,
         findings,
-        way,
+        compared,
     }
 }
 

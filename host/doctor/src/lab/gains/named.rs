@@ -10,26 +10,26 @@ use wireboot_report::Report;
 use super::super::name;
 use super::super::site::Fault;
 use super::catalogue::{OPTIONS, SERVICES, STOLEN};
-use super::{FaultsArgs, Setting, Stage, Step};
+use super::{FaultTestbed, FaultsArgs, Setting, TrialKind};
 
 /// Faults that are planted together, and how they are looked for.
 #[derive(Debug)]
 struct Case {
     /// Each with the findings of which one names it.
     faults: &'static [(Fault, &'static [&'static str])],
-    step: Step,
+    kind: TrialKind,
 }
 
 /// By the packets of a boot.
 const fn packets(faults: &'static [(Fault, &'static [&'static str])]) -> Case {
-    let step = Step::Short;
-    Case { faults, step }
+    let kind = TrialKind::Short;
+    Case { faults, kind }
 }
 
 /// By an examination with these words.
 const fn inside(words: &'static str, faults: &'static [(Fault, &'static [&'static str])]) -> Case {
-    let step = Step::Examination(words);
-    Case { faults, step }
+    let kind = TrialKind::Examination(words);
+    Case { faults, kind }
 }
 
 const STP: (Fault, &[&str]) = (Fault::Stp, &["spanning-tree"]);
@@ -108,7 +108,7 @@ impl Case {
     fn setting(&self) -> Setting {
         Setting {
             faults: self.faults.iter().map(|(fault, _)| *fault).collect(),
-            step: self.step,
+            kind: self.kind,
         }
     }
 }
@@ -243,7 +243,7 @@ impl Named {
 }
 
 /// Plants each once, and prints what is found. True when all is as wanted.
-pub(super) fn run(stage: &Stage<'_>, arguments: &FaultsArgs) -> Result<bool> {
+pub(super) fn run(testbed: &FaultTestbed<'_>, arguments: &FaultsArgs) -> Result<bool> {
     let wanted = |case: &&Case| {
         let mut faults = case.faults.iter();
         arguments.only.is_empty() || faults.any(|(fault, _)| arguments.only.contains(fault))
@@ -251,7 +251,7 @@ pub(super) fn run(stage: &Stage<'_>, arguments: &FaultsArgs) -> Result<bool> {
     let cases: Vec<_> = CASES.iter().filter(wanted).collect();
     let bar = progress::bar(cases.len() as u64);
     let mut named = Named {
-        host: stage.host.clone(),
+        host: testbed.host.clone(),
         rows: Vec::new(),
         failures: Vec::new(),
     };
@@ -259,7 +259,7 @@ pub(super) fn run(stage: &Stage<'_>, arguments: &FaultsArgs) -> Result<bool> {
         let setting = case.setting();
         let what = setting.what();
         bar.set_message(what.clone());
-        match stage.report(&setting) {
+        match testbed.report(&setting) {
             Ok(report) => {
                 let row = NamedRow::new(case, &report);
                 bar.suspend(|| eprintln!("{what}: {}", row.cells().join("; ")));

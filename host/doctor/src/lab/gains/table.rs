@@ -10,7 +10,7 @@ use wireboot_lab::statistics::{median, range, spread};
 use wireboot_report::Report;
 
 use super::super::name;
-use super::catalogue::{Planted, Way};
+use super::catalogue::{ComparedBoots, Planted};
 
 /// Boots of one kind, in seconds from power-on, and what was found.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +72,7 @@ impl fmt::Display for Boots {
 
 /// A fault: its boots and those without it, and what was found in both.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct FaultRow {
     fault: String,
     /// What is wrong in both kinds of boots.
     beside: Vec<String>,
@@ -85,17 +85,17 @@ pub(super) struct Row {
     found_without_s: Vec<f64>,
 }
 
-impl Row {
+impl FaultRow {
     /// With the fault, and without it: boots, and what tells their findings.
     pub(super) fn new(planted: &Planted, with: [Boots; 2], without: [Boots; 2]) -> Self {
-        let until = match planted.way {
-            Way::Whole => "the last file",
-            Way::First | Way::Inside(_) => "the start of the first file",
+        let until = match planted.compared {
+            ComparedBoots::Whole => "the last file",
+            ComparedBoots::First | ComparedBoots::Inside(_) => "the start of the first file",
         };
         let both = [with, without].map(|[boots, told]| {
-            let seconds = match planted.way {
-                Way::Whole => boots.ended_s,
-                Way::First | Way::Inside(_) => boots.started_s,
+            let seconds = match planted.compared {
+                ComparedBoots::Whole => boots.ended_s,
+                ComparedBoots::First | ComparedBoots::Inside(_) => boots.started_s,
             };
             (seconds, told.found(planted.findings))
         });
@@ -185,7 +185,7 @@ const COLUMNS: [&str; 7] = [
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Table {
     pub(super) host: Host,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<FaultRow>,
     pub(super) failures: Vec<String>,
 }
 
@@ -233,8 +233,8 @@ mod tests {
     use super::*;
     use wireboot_report::Finding;
 
-    fn row(with_s: &[f64], without_s: &[f64], foretold: &[f64], before: &[f64]) -> Row {
-        Row {
+    fn row(with_s: &[f64], without_s: &[f64], foretold: &[f64], before: &[f64]) -> FaultRow {
+        FaultRow {
             fault: "stp".into(),
             beside: vec!["delay".into()],
             findings: &["spanning-tree"],
@@ -307,22 +307,22 @@ mod tests {
         let healthy = Boots::timed(3.0, 13.0).with_report(&Report::new());
         let mut sick = Boots::timed(4.0, 20.0).with_report(&report);
         sick.add(Boots::timed(6.0, 22.0).with_report(&report));
-        let of = |way| {
+        let of = |compared| {
             let planted = Planted {
                 fault: Fault::NoBlksize,
                 beside: &[],
                 findings: &["block-size", "window"],
-                way,
+                compared,
             };
             let both = |boots: &Boots| [boots.clone(), boots.clone()];
-            Row::new(&planted, both(&sick), both(&healthy))
+            FaultRow::new(&planted, both(&sick), both(&healthy))
         };
-        let whole = of(Way::Whole);
+        let whole = of(ComparedBoots::Whole);
         assert_eq!(
             (whole.foretold_s(), whole.gained_s()),
             (Some(2.5), Some(8.0))
         );
-        assert_eq!(of(Way::First).gained_s(), Some(2.0));
+        assert_eq!(of(ComparedBoots::First).gained_s(), Some(2.0));
         let table = Table {
             host: Host::without_guests(0.0, Vec::new()),
             rows: vec![whole],

@@ -521,7 +521,7 @@ fn name_servers_are_told_to_who_asks_for_them() {
 
 #[test]
 fn a_client_that_takes_another_servers_address_is_a_sign_of_one() {
-    let others = Others::default();
+    let others = OtherServers::default();
     let mut responder = responder().unless(others.clone());
     let heard = || others.is_time(Duration::from_secs(60));
     let _ = ask(

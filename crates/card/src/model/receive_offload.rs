@@ -1,4 +1,4 @@
-//! Ways of handing frames over: which ones go together, and what that costs on the bus and in the host.
+//! Receive offloads: which frames a card hands over together, and what that costs on the bus and in the host.
 
 use super::bus::Bus;
 use super::on_bus;
@@ -15,9 +15,9 @@ pub const FRAGMENTS: u32 = 45;
 /// Bytes of a host's buffer, where a unit may take several.
 pub const BUFFER: usize = 2048;
 
-/// How a card hands frames over.
+/// How a card hands received frames over to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ReceiveOffload {
     /// Each frame alone.
     Single,
     /// Frames of any flow, as they are, in one buffer for all.
@@ -56,7 +56,7 @@ impl Cost {
     }
 }
 
-impl Way {
+impl ReceiveOffload {
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Single,

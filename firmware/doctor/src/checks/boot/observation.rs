@@ -42,14 +42,14 @@ pub(super) fn seconds(ticks: u64, hertz: u64) -> f64 {
     ticks as f64 / hertz.max(1) as f64
 }
 
-/// What was seen.
-pub(super) struct Seen {
+/// How a boot went by its frames: their number, its phases, and its transfers.
+pub(super) struct BootObservation {
     pub packets: u64,
     pub timeline: Vec<Phase>,
     pub network: Network,
 }
 
-impl Seen {
+impl BootObservation {
     /// By the frames of a card whose boot began at `began` ticks, which is second 0, and took so many seconds.
     pub(super) fn of(
         frames: impl Iterator<Item = Frame>,
@@ -142,11 +142,11 @@ mod tests {
             frame(3500, false, b"\0\x05\0\x01not here\0"),
         ];
         // A thousand ticks a second; the run began at 1000 and took 10 seconds.
-        let seen = Seen::of(frames.into_iter(), MAC, 1000, 10.0, 1000);
-        assert_eq!(seen.packets, 2);
-        let file = seen.network.transfers.first().unwrap();
+        let observed = BootObservation::of(frames.into_iter(), MAC, 1000, 10.0, 1000);
+        assert_eq!(observed.packets, 2);
+        let file = observed.network.transfers.first().unwrap();
         assert_eq!((file.file.as_str(), file.start_s), ("boot.efi", 2.0));
-        let told: Vec<_> = seen
+        let told: Vec<_> = observed
             .timeline
             .iter()
             .map(|one| (one.kind, one.start_s, one.end_s))

@@ -12,15 +12,15 @@ use crate::pcap::Capture;
 use crate::program::{Filter, ProgramCounters};
 use crate::wires::HostWire;
 
-/// The way to the wire, and its capture, if there is one.
-pub(crate) struct Stage<W = HostWire> {
-    way: Way<W>,
+/// What lies between the rings of a pair of queues and its wire: offloads, the pace of a model, and a program; and the capture of what goes through.
+pub(crate) struct DataPath<W = HostWire> {
+    offload: MaybePaced<W>,
     capture: Option<Capture>,
 }
 
-/// The card's offloads alone, or at the speed of a model.
-enum Way<W> {
-    Plain(Box<Offload<Filter<W>>>),
+/// The card's offloads and the program before the wire, at any speed or at that of a model.
+enum MaybePaced<W> {
+    Unpaced(Box<Offload<Filter<W>>>),
     Paced(Box<Paced<Filter<W>>>),
 }
 
@@ -34,24 +34,24 @@ pub(crate) struct Wake<'a> {
 }
 
 macro_rules! either {
-    ($way:expr, $stage:ident => $what:expr) => {
-        match $way {
-            Way::Plain($stage) => $what,
-            Way::Paced($stage) => $what,
+    ($offload:expr, $inner:ident => $what:expr) => {
+        match $offload {
+            MaybePaced::Unpaced($inner) => $what,
+            MaybePaced::Paced($inner) => $what,
         }
     };
 }
 
-impl<W> Stage<W> {
+impl<W> DataPath<W> {
     /// This wire, with a program or without, as far away as `pace` says.
     pub(crate) fn new(wire: impl Into<Filter<W>>, pace: Pace, capture: Option<Capture>) -> Self {
         let wire = wire.into();
-        let way = if pace.bus.is_none() && pace.line.is_none() {
-            Way::Plain(Box::new(Offload::new(wire)))
+        let offload = if pace.bus.is_none() && pace.line.is_none() {
+            MaybePaced::Unpaced(Box::new(Offload::new(wire)))
         } else {
-            Way::Paced(Box::new(Paced::new(wire, pace)))
+            MaybePaced::Paced(Box::new(Paced::new(wire, pace)))
         };
-        Self { way, capture }
+        Self { offload, capture }
     }
 
     pub(crate) fn wire_mut(&mut self) -> &mut W {
@@ -60,35 +60,35 @@ impl<W> Stage<W> {
 
     /// What the program is in.
     pub(crate) fn filter_mut(&mut self) -> &mut Filter<W> {
-        either!(&mut self.way, stage => stage.wire_mut())
+        either!(&mut self.offload, inner => inner.wire_mut())
     }
 
     /// None without a program.
     pub(crate) fn program_counters(&self) -> Option<ProgramCounters> {
-        either!(&self.way, stage => stage.wire()).counters()
+        either!(&self.offload, inner => inner.wire()).counters()
     }
 
     pub(crate) fn offload_counters(&self) -> OffloadCounters {
-        match &self.way {
-            Way::Plain(offload) => offload.counters(),
-            Way::Paced(paced) => paced.offload_counters(),
+        match &self.offload {
+            MaybePaced::Unpaced(offload) => offload.counters(),
+            MaybePaced::Paced(paced) => paced.offload_counters(),
         }
     }
 
     pub(crate) fn paced_counters(&self) -> PacedCounters {
-        match &self.way {
-            Way::Plain(_) => PacedCounters::default(),
-            Way::Paced(paced) => paced.counters(),
+        match &self.offload {
+            MaybePaced::Unpaced(_) => PacedCounters::default(),
+            MaybePaced::Paced(paced) => paced.counters(),
         }
     }
 }
 
-impl Stage {
+impl DataPath {
     /// What to wait for, where the guest has room or not.
     pub(crate) fn wake(&self, room: bool) -> Wake<'_> {
-        let (filter, due, asks) = match &self.way {
-            Way::Plain(offload) => (offload.wire(), None, room),
-            Way::Paced(paced) => {
+        let (filter, due, asks) = match &self.offload {
+            MaybePaced::Unpaced(offload) => (offload.wire(), None, room),
+            MaybePaced::Paced(paced) => {
                 let due = paced.due();
                 let home = due.home.filter(|_| room);
                 let first = due.out.into_iter().chain(home).min();
@@ -106,47 +106,47 @@ impl Stage {
     }
 }
 
-impl<W: Wire<Mapping>> Wire<Mapping> for Stage<W> {
+impl<W: Wire<Mapping>> Wire<Mapping> for DataPath<W> {
     fn offloads(&self) -> u64 {
-        either!(&self.way, stage => Wire::<Mapping>::offloads(&**stage))
+        either!(&self.offload, inner => Wire::<Mapping>::offloads(&**inner))
     }
 
     fn agree(&mut self, features: u64) {
-        either!(&mut self.way, stage => Wire::<Mapping>::agree(&mut **stage, features));
+        either!(&mut self.offload, inner => Wire::<Mapping>::agree(&mut **inner, features));
     }
 
     fn max_unit(&self) -> usize {
-        either!(&self.way, stage => Wire::<Mapping>::max_unit(&**stage))
+        either!(&self.offload, inner => Wire::<Mapping>::max_unit(&**inner))
     }
 
     fn useful_room(&self) -> usize {
-        either!(&self.way, stage => Wire::<Mapping>::useful_room(&**stage))
+        either!(&self.offload, inner => Wire::<Mapping>::useful_room(&**inner))
     }
 
     fn advance(&mut self, memory: &Mapping, now: Duration) {
-        either!(&mut self.way, stage => stage.advance(memory, now));
+        either!(&mut self.offload, inner => inner.advance(memory, now));
     }
 
     fn takes(&self) -> bool {
-        either!(&self.way, stage => Wire::<Mapping>::takes(&**stage))
+        either!(&self.offload, inner => Wire::<Mapping>::takes(&**inner))
     }
 
     fn send(&mut self, memory: &Mapping, unit: &Unit<'_>, now: Duration) -> bool {
         if let Some(capture) = &mut self.capture {
             capture.sent(memory, unit);
         }
-        either!(&mut self.way, stage => stage.send(memory, unit, now))
+        either!(&mut self.offload, inner => inner.send(memory, unit, now))
     }
 
     fn flush(&mut self) {
-        either!(&mut self.way, stage => Wire::<Mapping>::flush(&mut **stage));
+        either!(&mut self.offload, inner => Wire::<Mapping>::flush(&mut **inner));
         if let Some(capture) = &mut self.capture {
             capture.flush();
         }
     }
 
     fn receive(&mut self, memory: &Mapping, room: &[Span], now: Duration) -> Received {
-        let received = either!(&mut self.way, stage => stage.receive(memory, room, now));
+        let received = either!(&mut self.offload, inner => inner.receive(memory, room, now));
         if let (Some(capture), Received::Unit { len, .. }) = (&mut self.capture, received) {
             capture.received(memory, room, len);
         }
@@ -178,7 +178,7 @@ mod tests {
         };
         for pace in [Pace::default(), line, bus] {
             let program = program(Hook::Guest, "stw [r1+16], 5000\nmov r0, 0\nexit");
-            let mut stage = Stage::new(
+            let mut data_path = DataPath::new(
                 Filter::new(HostWire::None, Some(program), PairOf::ONLY),
                 pace,
                 None,
@@ -189,22 +189,22 @@ mod tests {
                 spans: &[],
                 len: 60,
             };
-            stage.advance(&memory, Duration::ZERO);
-            assert!(stage.send(&memory, &unit, Duration::ZERO));
-            stage.flush();
+            data_path.advance(&memory, Duration::ZERO);
+            assert!(data_path.send(&memory, &unit, Duration::ZERO));
+            data_path.flush();
             // It has taken bus and line.
-            let there = stage.wake(false).due.unwrap_or(Duration::ZERO);
-            let there = if stage.program_counters().unwrap().delayed == 0 {
-                stage.advance(&memory, there);
+            let there = data_path.wake(false).due.unwrap_or(Duration::ZERO);
+            let there = if data_path.program_counters().unwrap().delayed == 0 {
+                data_path.advance(&memory, there);
                 there
             } else {
                 Duration::ZERO
             };
-            assert_eq!(stage.program_counters().unwrap().delayed, 1);
+            assert_eq!(data_path.program_counters().unwrap().delayed, 1);
             let due = there + Duration::from_millis(5);
-            assert_eq!(stage.wake(false).due, Some(due), "{pace:?}");
-            stage.advance(&memory, due);
-            assert_eq!(stage.wake(false).due, None, "{pace:?}");
+            assert_eq!(data_path.wake(false).due, Some(due), "{pace:?}");
+            data_path.advance(&memory, due);
+            assert_eq!(data_path.wake(false).due, None, "{pace:?}");
         }
     }
 }
