@@ -16,11 +16,22 @@ use super::*;
 fn kernel() -> (Tap, UdpSocket) {
     sh("ip tuntap add dev card0 mode tap vnet_hdr
         ip link set card0 address 02:00:00:00:00:02");
-    let tap = open("card0").unwrap();
+    let mut tap = open("card0").unwrap();
     sh("ip link set card0 up
         ip address add 10.0.0.2/24 dev card0
         ip address add fd00::2/64 dev card0 nodad");
     let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 70)).unwrap();
+    let short = Some(Duration::from_millis(20));
+    socket.set_read_timeout(short).unwrap();
+    for v6 in [false, true] {
+        let link = Link {
+            v6,
+            tagged: false,
+            id: 0,
+            host: 1,
+        };
+        wait_for_linux(&mut tap, &socket, link);
+    }
     let long = Some(Duration::from_secs(60));
     socket.set_read_timeout(long).unwrap();
     (tap, socket)
@@ -96,11 +107,12 @@ fn by_card(card: &mut Offload<Script>, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     got
 }
 
-/// The same of Linux. What comes behind them comes to the socket behind what they are.
-fn by_linux(tap: &mut Tap, socket: &UdpSocket, frames: &[Vec<u8>], link: Link) -> Vec<Vec<u8>> {
-    const LAST: &[u8] = b"that is all";
+/// The datagram that says that all has come.
+const LAST: &[u8] = b"that is all";
+
+fn send_all<'a>(tap: &mut Tap, frames: impl IntoIterator<Item = &'a Vec<u8>>) {
     let memory = memory();
-    for frame in frames.iter().chain([&udp(link, LAST)]) {
+    for frame in frames {
         memory.write(0, frame).unwrap();
         let span = Span {
             address: 0,
@@ -114,6 +126,21 @@ fn by_linux(tap: &mut Tap, socket: &UdpSocket, frames: &[Vec<u8>], link: Link) -
         };
         assert!(tap.send(&memory, &unit));
     }
+}
+
+/// Waits until Linux takes what comes: its interface gets a carrier in its own time.
+fn wait_for_linux(tap: &mut Tap, socket: &UdpSocket, link: Link) {
+    let frame = udp(link, LAST);
+    let took = (0..3000).any(|_| {
+        send_all(tap, [&frame]);
+        socket.recv(&mut [0; LAST.len()]).is_ok()
+    });
+    assert!(took, "{link:?}: nothing comes to the socket");
+}
+
+/// The same of Linux. What comes behind them comes to the socket behind what they are.
+fn by_linux(tap: &mut Tap, socket: &UdpSocket, frames: &[Vec<u8>], link: Link) -> Vec<Vec<u8>> {
+    send_all(tap, frames.iter().chain([&udp(link, LAST)]));
     let mut got = Vec::new();
     loop {
         let mut bytes = vec![0; 0x10000];
