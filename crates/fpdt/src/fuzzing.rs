@@ -1,6 +1,6 @@
 //! The body of the fuzz target: what must hold for any bytes. It panics when it does not.
 
-use crate::{attempts, basic_boot, boot_table_address, boot_table_length};
+use crate::{attempts, basic_boot, boot_table_address, boot_table_length, module_events};
 
 /// Any bytes are refused or read; times that are read go forward.
 pub fn fuzz_fpdt(data: &[u8]) {
@@ -10,6 +10,14 @@ pub fn fuzz_fpdt(data: &[u8]) {
     }
     if let Ok(boot) = basic_boot(data) {
         assert!(boot.is_plausible());
+    }
+    if let Ok(events) = module_events(data) {
+        let printable = |byte| matches!(byte, b' '..=b'~');
+        assert!(
+            events
+                .take(data.len())
+                .all(|event| event.name.bytes().all(printable))
+        );
     }
     if let Ok(attempts) = attempts(data) {
         assert!(attempts.count() <= data.len());

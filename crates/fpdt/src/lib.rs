@@ -5,6 +5,7 @@
 //!        type 0: reserved(4), address of the FBPT(8)
 //! FBPT   "FBPT" length(4)                                | record: type(2) length(1) revision(1) ...
 //!        type 2: reserved(4), five times in nanoseconds(8)
+//!        type 0x1010 to 0x1014: EDK II's, of its modules
 //!        type 0x3000 of recorder.efi's: its GUID(16), boot option(2), is it known(2), three times in nanoseconds(8)
 //! ```
 //!
@@ -18,8 +19,10 @@ extern crate std;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod modules;
 mod writer;
 
+pub use modules::{Activity, ModuleEvent, module_events};
 pub use writer::{FPDT_BYTES, MOST_ATTEMPTS, MOST_BYTES, Recording, write_fpdt};
 
 /// Bytes of an ACPI table's header.

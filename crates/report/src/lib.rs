@@ -195,12 +195,14 @@ impl Report {
             .flat_map(|points| &points.attempts);
         let attempted = attempts.clone().all(Attempt::is_possible)
             && attempts.is_sorted_by(|one, next| one.ready_s <= next.ready_s);
+        let mut modules = report.checkpoints.iter().flat_map(|points| &points.modules);
         let profiled = |one: &Profile| one.seconds >= 0.0 && one.plain_s >= 0.0;
         if !possible(&report.timeline, &report.network)
             || !report.profile.as_ref().is_none_or(profiled)
             || !report.dry_boots.iter().all(dry)
             || !listened.all(|possible| possible)
             || !attempted
+            || !modules.all(Module::is_possible)
         {
             return Err(ReadError::Time);
         }
@@ -356,8 +358,51 @@ pub struct Checkpoints {
     /// The boot options that the firmware tried, in their order; the last is the one that was used. Empty where nobody recorded them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
+    /// Modules of the firmware, those that took longest first. Empty where the firmware keeps no times of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<Module>,
     /// Why a source tells nothing.
     pub missing: Vec<String>,
+}
+
+/// A module of the firmware, and how long what was done with it took, in seconds. What a module starts in turn counts as its own, too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Module {
+    /// Its name; its GUID where nothing tells that.
+    pub name: String,
+    /// It was loaded.
+    pub load_s: f64,
+    /// Its entry point ran.
+    pub start_s: f64,
+    /// It was asked whether it drives a device.
+    pub supported_s: f64,
+    /// It began to drive devices.
+    pub bind_s: f64,
+    /// It ended that.
+    pub unbind_s: f64,
+}
+
+impl Module {
+    /// All of it, in seconds.
+    #[must_use]
+    pub fn total_s(&self) -> f64 {
+        self.all().into_iter().sum()
+    }
+
+    fn all(&self) -> [f64; 5] {
+        [
+            self.load_s,
+            self.start_s,
+            self.supported_s,
+            self.bind_s,
+            self.unbind_s,
+        ]
+    }
+
+    fn is_possible(&self) -> bool {
+        self.all().into_iter().all(|seconds| seconds >= 0.0)
+    }
 }
 
 /// A boot option that the firmware tried, in seconds from the machine's reset.
@@ -636,6 +681,19 @@ mod tests {
             ..Surroundings::default()
         });
         assert_eq!(report.switch(), Some("core-1"));
+    }
+
+    #[test]
+    fn modules_that_took_less_than_nothing_are_refused() {
+        let read = |seconds: &str| {
+            let module = alloc::format!(r#"{{"name":"MnpDxe","load_s":0.5,"unbind_s":{seconds}}}"#);
+            Report::from_json(&alloc::format!(
+                r#"{{"schema":1,"checkpoints":{{"modules":[{module}]}}}}"#
+            ))
+        };
+        let modules = read("0.25").unwrap().checkpoints.unwrap().modules;
+        assert_eq!(modules[0].total_s(), 0.75);
+        assert!(matches!(read("-1"), Err(ReadError::Time)));
     }
 
     #[test]

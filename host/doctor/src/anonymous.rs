@@ -247,7 +247,7 @@ mod tests {
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
-    const WORDS: [&str; 28] = [
+    const WORDS: [&str; 29] = [
         "Build.asserting",
         "Called.image",
         "Called.service",
@@ -259,6 +259,7 @@ mod tests {
         "Machine.firmware",
         "Machine.model",
         "Machine.vendor_class",
+        "Module.name",
         "NotMeasured.check",
         "ProfiledImage.name",
         "Receiver.image",

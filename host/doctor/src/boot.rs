@@ -7,11 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use wireboot_fpdt::{BasicBoot, attempts, basic_boot, boot_table_address, boot_table_length};
+use wireboot_fpdt::{
+    BasicBoot, attempts, basic_boot, boot_table_address, boot_table_length, module_events,
+};
 use wireboot_report::{Attempt, Checkpoints, Report};
 
 use crate::output::OutputArgs;
-use crate::status;
+use crate::{modules, status};
 
 /// Examine how this Linux was booted: the firmware's times, the boot loader's, the order of boot options.
 ///
@@ -74,6 +76,9 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
     }
     if let Ok(Ok(tried)) = table.as_deref().map(attempts) {
         points.attempts = tried.map(|attempt| named(&variables, &attempt)).collect();
+    }
+    if let Ok(Ok(events)) = table.as_deref().map(module_events) {
+        points.modules = modules::times(events);
     }
     let told_by_wireboot = wireboot(&variables).unwrap_or_else(|error| {
         points.missing.push(format!("wireboot's report: {error:#}"));

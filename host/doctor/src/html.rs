@@ -7,7 +7,9 @@ use wireboot_report::{Ladder, Memory, Network, Phase, PhaseKind, Profile, Report
 
 use crate::escaped::escaped;
 use crate::text::{merged, outcome};
-use crate::{against, chart, fleet, ladder as of_ladder, memory as of_memory};
+use crate::{
+    against, chart, fleet, ladder as of_ladder, memory as of_memory, modules as of_modules,
+};
 
 /// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
 const ROWS: usize = 400;
@@ -168,6 +170,11 @@ fn body(out: &mut String, report: &Report) {
         surroundings(out, heard);
     }
     dry_boots(out, report);
+    let mut modules = of_modules::rows(report).peekable();
+    if modules.peek().is_some() {
+        out.push_str("<h2>The firmware's modules</h2>\n");
+        table(out, of_modules::HEADS, modules);
+    }
     costs(out, report);
     if let Some(memory) = &report.memory {
         self::memory(out, memory);

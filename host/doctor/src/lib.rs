@@ -16,6 +16,7 @@ mod iperf3;
 pub mod lab;
 mod ladder;
 mod memory;
+mod modules;
 mod output;
 mod pcap;
 mod show;

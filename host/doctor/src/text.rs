@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::{costs as services, ladder as of_ladder, memory as of_memory, throughput};
+use crate::{
+    costs as services, ladder as of_ladder, memory as of_memory, modules as of_modules, throughput,
+};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use wireboot_report::network::{Dhcpv6Answer, Router};
@@ -39,6 +41,7 @@ pub fn shown(report: &Report) -> String {
         out.push('\n');
         timeline(&mut out, &report.timeline, report.network.span_s);
     }
+    modules(&mut out, report);
     if let Some(heard) = &report.surroundings {
         out.push('\n');
         surroundings(&mut out, heard);
@@ -272,6 +275,14 @@ fn numbers<const N: usize>(
     lines(out, &table);
 }
 
+fn modules(out: &mut String, report: &Report) {
+    let mut rows = of_modules::rows(report).peekable();
+    if rows.peek().is_some() {
+        out.push('\n');
+        numbers(out, of_modules::HEADS, rows);
+    }
+}
+
 fn costs(out: &mut String, report: &Report) {
     if !report.costs.is_empty() {
         out.push('\n');
@@ -443,12 +454,12 @@ fn bar(phase: &Phase, span_s: f64) -> String {
 }
 
 /// Phases of one kind in a row.
-pub(crate) struct Row {
+pub(crate) struct PhaseRow {
     pub(crate) phase: Phase,
     pub(crate) count: usize,
 }
 
-impl Row {
+impl PhaseRow {
     /// What it was.
     pub(crate) fn text(&self) -> String {
         let Phase { kind, what, .. } = &self.phase;
@@ -462,8 +473,8 @@ impl Row {
 }
 
 /// The phases, those of a kind that follow each other as one.
-pub(crate) fn merged(timeline: &[Phase]) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+pub(crate) fn merged(timeline: &[Phase]) -> Vec<PhaseRow> {
+    let mut rows: Vec<PhaseRow> = Vec::new();
     for phase in timeline {
         match rows.last_mut() {
             // Files are told one by one, unless they came to nothing.
@@ -472,7 +483,7 @@ pub(crate) fn merged(timeline: &[Phase]) -> Vec<Row> {
                 row.phase.what.clone_from(&phase.what);
                 row.count += 1;
             }
-            _ => rows.push(Row {
+            _ => rows.push(PhaseRow {
                 phase: phase.clone(),
                 count: 1,
             }),

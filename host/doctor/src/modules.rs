@@ -1,0 +1,182 @@
+//! The firmware's modules: their times out of its table, and as rows.
+
+use std::collections::BTreeMap;
+
+use wireboot_fpdt::{Activity, ModuleEvent};
+use wireboot_report::{Module, Report};
+
+/// So many are kept.
+const MOST: usize = 40;
+
+/// The heads of [`row`]'s columns.
+pub(crate) const HEADS: [&str; 6] = [
+    "the firmware's module, seconds",
+    "load",
+    "entry",
+    "supported",
+    "start",
+    "all",
+];
+
+/// What was done with each, out of beginnings and ends: the longest first. Of what lies in each other with one module, the outermost counts.
+pub(crate) fn times<'a>(events: impl Iterator<Item = ModuleEvent<'a>>) -> Vec<Module> {
+    let mut modules: BTreeMap<[u8; 16], Module> = BTreeMap::new();
+    let mut open: BTreeMap<([u8; 16], Activity), Vec<u64>> = BTreeMap::new();
+    for event in events {
+        let module = modules.entry(event.guid).or_insert_with(|| Module {
+            name: guid(event.guid),
+            ..Module::default()
+        });
+        if !event.name.is_empty() {
+            event.name.clone_into(&mut module.name);
+        }
+        let begun = open.entry((event.guid, event.activity)).or_default();
+        if event.begins {
+            begun.push(event.at_ns);
+            continue;
+        }
+        let Some(from) = begun.pop().filter(|_| begun.is_empty()) else {
+            continue;
+        };
+        let sum = match event.activity {
+            Activity::LoadImage => &mut module.load_s,
+            Activity::StartImage => &mut module.start_s,
+            Activity::Supported => &mut module.supported_s,
+            Activity::Start => &mut module.bind_s,
+            Activity::Stop => &mut module.unbind_s,
+        };
+        *sum += event.at_ns.saturating_sub(from) as f64 / 1e9;
+    }
+    let mut modules: Vec<_> = modules.into_values().collect();
+    modules.sort_by(|one, other| other.total_s().total_cmp(&one.total_s()));
+    modules.truncate(MOST);
+    modules
+}
+
+/// As it is written (RFC 9562), the first three numbers of it little-endian (UEFI 2.10 appendix A).
+fn guid(bytes: [u8; 16]) -> String {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
+    let first = u32::from_le_bytes([a, b, c, d]);
+    let (second, third) = (u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h]));
+    let [i, j, node @ ..] = rest;
+    let node: String = node.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{first:08x}-{second:04x}-{third:04x}-{i:02x}{j:02x}-{node}")
+}
+
+/// A row for each.
+pub(crate) fn rows(report: &Report) -> impl Iterator<Item = [String; 6]> {
+    let modules = report.checkpoints.iter().flat_map(|points| &points.modules);
+    modules.map(|one| {
+        let seconds = |seconds: f64| format!("{seconds:.3}");
+        [
+            one.name.clone(),
+            seconds(one.load_s),
+            seconds(one.start_s),
+            seconds(one.supported_s),
+            seconds(one.bind_s),
+            seconds(one.total_s()),
+        ]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_report::Checkpoints;
+
+    fn event(
+        (module, name): (u8, &'static str),
+        activity: Activity,
+        begins: bool,
+        at_ms: u64,
+    ) -> ModuleEvent<'static> {
+        ModuleEvent {
+            activity,
+            begins,
+            at_ns: at_ms * 1_000_000,
+            guid: [module; 16],
+            name,
+        }
+    }
+
+    #[test]
+    fn the_outermost_of_a_modules_times_count() {
+        use Activity::{LoadImage, Start, StartImage, Stop, Supported};
+        let (mnp, snp) = ((1, "MnpDxe"), (2, ""));
+        let events = [
+            event((1, ""), LoadImage, true, 100),
+            event(mnp, LoadImage, false, 150),
+            event(mnp, Start, true, 200),
+            // It starts another, and itself for another device.
+            event(snp, StartImage, true, 250),
+            event(mnp, Start, true, 300),
+            event(mnp, Start, false, 400),
+            event(snp, StartImage, false, 450),
+            event(mnp, Start, false, 700),
+            event(mnp, Supported, true, 710),
+            event(mnp, Supported, false, 712),
+            event(mnp, Supported, true, 720),
+            event(mnp, Supported, false, 721),
+            // An end without a beginning, and a beginning without an end.
+            event(snp, Stop, false, 800),
+            event(snp, LoadImage, true, 810),
+        ];
+        let modules = times(events.into_iter());
+        let told: Vec<_> = modules
+            .iter()
+            .map(|one| {
+                (
+                    one.name.as_str(),
+                    one.load_s,
+                    one.start_s,
+                    one.supported_s,
+                    one.bind_s,
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("MnpDxe", 0.05, 0.0, 0.002 + 0.001, 0.5),
+                ("02020202-0202-0202-0202-020202020202", 0.0, 0.2, 0.0, 0.0),
+            ]
+        );
+        assert_eq!(modules[1].unbind_s, 0.0);
+        let report = Report {
+            checkpoints: Some(Checkpoints {
+                modules,
+                ..Checkpoints::default()
+            }),
+            ..Report::new()
+        };
+        let row = rows(&report).next().unwrap();
+        assert_eq!(row, ["MnpDxe", "0.050", "0.000", "0.003", "0.500", "0.553"]);
+        let shown = crate::text::shown(&report);
+        assert!(shown.contains("0.553"), "{shown}");
+        assert!(crate::html::page(&report).contains("0.553"));
+    }
+
+    #[test]
+    fn a_guid_is_written_as_uefi_does() {
+        let bytes = [
+            0x57, 0x32, 0x23, 0xdf, 0x2f, 0xae, 0x37, 0x4c, 0xbb, 0x24, 0xe6, 0x3e, 0x58, 0x8e,
+            0xfd, 0x0f,
+        ];
+        assert_eq!(guid(bytes), "df233257-ae2f-4c37-bb24-e63e588efd0f");
+    }
+
+    #[test]
+    fn the_longest_are_kept() {
+        let events = (1..=60).flat_map(|n| {
+            let module = (n, "");
+            [
+                event(module, Activity::LoadImage, true, 0),
+                event(module, Activity::LoadImage, false, n.into()),
+            ]
+        });
+        let modules = times(events);
+        assert_eq!(modules.len(), MOST);
+        assert_eq!(modules[0].load_s, 0.06);
+        assert_eq!(modules[MOST - 1].load_s, 0.021);
+    }
+}
