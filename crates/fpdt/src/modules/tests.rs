@@ -77,7 +77,7 @@ fn what_cannot_be_is_refused() {
     let long = record(0x1010, 3, LONGEST_NS + 1, &[]);
     assert_eq!(read(&fbpt(&[long])), Err(ParseError::Times));
     let good = record(0x1010, 3, LONGEST_NS, &[]);
-    assert_eq!(read(&fbpt(&[good.clone()])), Ok(1));
+    assert_eq!(read(&fbpt(core::slice::from_ref(&good))), Ok(1));
     let mut cut = good.clone();
     cut[2] += 1;
     assert_eq!(read(&fbpt(&[cut])), Err(ParseError::Truncated));
