@@ -71,7 +71,7 @@ pub const LARGE_UNITS: u64 = LARGE_TO_GUEST | GUEST_ECN | LARGE_FROM_GUEST | HOS
 /// All that the card knows.
 pub const KNOWN: u64 = RINGS | CSUM | GUEST_CSUM | LARGE_UNITS;
 
-/// These features without those that need one that is missing (virtio 1.2, section 5.1.3.1).
+/// These features without those that need one that is missing (virtio 1.2, section 5.1.3.1); [`GUEST_USO`] is all there, or not.
 #[must_use]
 pub fn consistent(features: u64) -> u64 {
     let mut left = features;
@@ -85,6 +85,9 @@ pub fn consistent(features: u64) -> u64 {
         if left & needed == 0 {
             left &= !by;
         }
+    }
+    if left & GUEST_USO != GUEST_USO {
+        left &= !GUEST_USO;
     }
     left
 }
@@ -103,6 +106,9 @@ mod tests {
             consistent(KNOWN & !GUEST_CSUM),
             KNOWN & !GUEST_CSUM & !to_guest
         );
+        for half in [GUEST_USO4, GUEST_USO6] {
+            assert_eq!(consistent(KNOWN & !half), KNOWN & !GUEST_USO);
+        }
         let one = CSUM | HOST_TSO6 | HOST_ECN;
         assert_eq!(consistent(one), one);
         assert_eq!(consistent(CSUM | HOST_ECN), CSUM);

@@ -2,19 +2,17 @@
 //!
 //! ```text
 //! type 0x1010 to 0x1014(2) length(1) revision(1) progress(2) APIC ID(4) nanoseconds(8) module's GUID(16)
-//!      0x1011: name | 0x1012: another GUID(16), name | 0x1013: number(8) | 0x1014: number(8), name
+//!      0x1011: the module's name | 0x1012: another GUID(16), a function's name | 0x1013: number(8)
+//!      0x1014: number(8), the path of the device that it begins to drive
 //! ```
 
 use crate::{BOOT_HEADER, LONGEST_NS, ParseError, Records, table, u64_at};
 
-/// Types of records, and where in each the module's name is.
-const TYPES: [(u16, Option<usize>); 5] = [
-    (0x1010, None),
-    (0x1011, Some(34)),
-    (0x1012, Some(50)),
-    (0x1013, None),
-    (0x1014, Some(42)),
-];
+/// Types of records: that with a name, and others.
+const NAMED: u16 = 0x1011;
+const TYPES: core::ops::RangeInclusive<u16> = 0x1010..=0x1014;
+/// Where the name is.
+const NAME: usize = 34;
 
 /// What is done with a module of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,9 +81,12 @@ pub fn module_events(fbpt: &[u8]) -> Result<impl Iterator<Item = ModuleEvent<'_>
 fn event(record: &[u8]) -> Option<ModuleEvent<'_>> {
     let &[low, high, _, _, progress_low, progress_high] = record.first_chunk()?;
     let found = u16::from_le_bytes([low, high]);
-    let (_, name_at) = TYPES.into_iter().find(|(known, _)| *known == found)?;
+    if !TYPES.contains(&found) {
+        return None;
+    }
     let (begins, activity) = Activity::of(u16::from_le_bytes([progress_low, progress_high]))?;
-    let name = name_at.and_then(|at| record.get(at..)).unwrap_or_default();
+    let name = record.get(NAME..).filter(|_| found == NAMED);
+    let name = name.unwrap_or_default();
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let is_printable = name.iter().all(|byte| matches!(byte, b' '..=b'~'));
     Some(ModuleEvent {

@@ -17,7 +17,8 @@ fn fifty_clients_at_once_get_the_right_bytes() {
             "--size",
             "1",
         ])
-        .args(["--rounds", "1", "--window", "16", "--json"])
+        // A busy host is as good.
+        .args(["--rounds", "1", "--window", "16", "--force", "--json"])
         .arg(&json)
         .output()
         .unwrap();

@@ -77,8 +77,12 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
     if let Ok(Ok(tried)) = table.as_deref().map(attempts) {
         points.attempts = tried.map(|attempt| named(&variables, &attempt)).collect();
     }
-    if let Ok(Ok(events)) = table.as_deref().map(module_events) {
-        points.modules = modules::times(events);
+    match table.as_deref().map(module_events) {
+        Ok(Ok(events)) => points.modules = modules::times(events),
+        Ok(Err(error)) => points
+            .missing
+            .push(format!("the times of the firmware's modules: {error}")),
+        Err(_) => {}
     }
     let told_by_wireboot = wireboot(&variables).unwrap_or_else(|error| {
         points.missing.push(format!("wireboot's report: {error:#}"));

@@ -18,10 +18,13 @@ pub(crate) const HEADS: [&str; 6] = [
     "all",
 ];
 
-/// What was done with each, out of beginnings and ends: the longest first. Of what lies in each other with one module, the outermost counts.
+/// By module and activity, what has begun: when, and how much of it is counted already, in nanoseconds.
+type Open = BTreeMap<([u8; 16], Activity), Vec<(u64, u64)>>;
+
+/// What was done with each, out of beginnings and ends: the longest first. What lies in the same with the same module counts once.
 pub(crate) fn times<'a>(events: impl Iterator<Item = ModuleEvent<'a>>) -> Vec<Module> {
     let mut modules: BTreeMap<[u8; 16], Module> = BTreeMap::new();
-    let mut open: BTreeMap<([u8; 16], Activity), Vec<u64>> = BTreeMap::new();
+    let mut open = Open::new();
     for event in events {
         let module = modules.entry(event.guid).or_insert_with(|| Module {
             name: guid(event.guid),
@@ -32,12 +35,16 @@ pub(crate) fn times<'a>(events: impl Iterator<Item = ModuleEvent<'a>>) -> Vec<Mo
         }
         let begun = open.entry((event.guid, event.activity)).or_default();
         if event.begins {
-            begun.push(event.at_ns);
+            begun.push((event.at_ns, 0));
             continue;
         }
-        let Some(from) = begun.pop().filter(|_| begun.is_empty()) else {
+        let Some((from, counted)) = begun.pop() else {
             continue;
         };
+        let took = event.at_ns.saturating_sub(from);
+        if let Some((_, counted)) = begun.last_mut() {
+            *counted += took;
+        }
         let sum = match event.activity {
             Activity::LoadImage => &mut module.load_s,
             Activity::StartImage => &mut module.start_s,
@@ -45,7 +52,7 @@ pub(crate) fn times<'a>(events: impl Iterator<Item = ModuleEvent<'a>>) -> Vec<Mo
             Activity::Start => &mut module.bind_s,
             Activity::Stop => &mut module.unbind_s,
         };
-        *sum += event.at_ns.saturating_sub(from) as f64 / 1e9;
+        *sum += took.saturating_sub(counted) as f64 / 1e9;
     }
     let mut modules: Vec<_> = modules.into_values().collect();
     modules.sort_by(|one, other| other.total_s().total_cmp(&one.total_s()));
@@ -100,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outermost_of_a_modules_times_count() {
+    fn what_lies_in_the_same_counts_once() {
         use Activity::{LoadImage, Start, StartImage, Stop, Supported};
         let (mnp, snp) = ((1, "MnpDxe"), (2, ""));
         let events = [
@@ -120,6 +127,8 @@ mod tests {
             // An end without a beginning, and a beginning without an end.
             event(snp, Stop, false, 800),
             event(snp, LoadImage, true, 810),
+            event(snp, LoadImage, true, 820),
+            event(snp, LoadImage, false, 830),
         ];
         let modules = times(events.into_iter());
         let told: Vec<_> = modules
@@ -138,7 +147,7 @@ mod tests {
             told,
             [
                 ("MnpDxe", 0.05, 0.0, 0.002 + 0.001, 0.5),
-                ("02020202-0202-0202-0202-020202020202", 0.0, 0.2, 0.0, 0.0),
+                ("02020202-0202-0202-0202-020202020202", 0.01, 0.2, 0.0, 0.0),
             ]
         );
         assert_eq!(modules[1].unbind_s, 0.0);

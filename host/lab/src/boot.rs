@@ -114,8 +114,6 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     let mut server = Server::start(&lab, lab.command(&program), &payload, &nbp, more.as_slice())?;
 
     let accelerator = arguments.accel.choose(&lab)?;
-    let (busy, mtu) = (host::other_work(), network.mtu());
-    let host = Host::new(Some(&nbp), busy, accelerator, arguments.ip, mtu, Vec::new());
     let mut machine = Machine::new(accelerator);
     machine.memory_mib = arguments.memory;
     machine.processors = arguments.cpus;
@@ -124,6 +122,11 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     let nic = arguments
         .card
         .attach(&lab, &program, &network, None, &mut machine)?;
+    let host = arguments.json.is_some().then(|| {
+        let (busy, mtu, ip) = (host::other_work(), network.mtu(), arguments.ip);
+        let host = Host::new(Some(&nbp), busy, accelerator, ip, mtu, Vec::new());
+        host.with_guests_like(&machine)
+    });
     machine.trace = vec!["virtio_set_status".to_owned()];
     let view = View::new(arguments.console, machine.accelerator);
     let show = arguments.console;
@@ -223,7 +226,7 @@ fn follow(
 /// A boot for programs.
 #[derive(Serialize)]
 struct Measured<'a> {
-    host: Host,
+    host: Option<Host>,
     #[serde(flatten)]
     timeline: &'a Timeline,
 }

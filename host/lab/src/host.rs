@@ -114,6 +114,16 @@ impl Host {
         }
     }
 
+    /// The same where the virtual machines are like this one.
+    #[must_use]
+    pub fn with_guests_like(mut self, machine: &Machine) -> Self {
+        if let Some(guests) = &mut self.guests {
+            guests.guest_processors = machine.processors;
+            guests.guest_memory_mib = machine.memory_mib;
+        }
+        self
+    }
+
     /// The same without virtual machines.
     #[must_use]
     pub fn without_guests(busy: f64, servers: Vec<String>) -> Self {

@@ -122,7 +122,7 @@ fn server_that_offers<'a>(
     Ok((scene, nic))
 }
 
-/// A card with the server in it, as an ordinary user starts it: without a right, a network, or /dev/net/tun.
+/// A card with the server in it, without a right, a network, or /dev/net/tun, and not root by what it sees.
 pub(crate) fn server_of(lab: &Lab, directory: &Path, offloads: &str) -> Result<Nic> {
     /// As long as it may.
     const HIDE: &str = "mount --bind /dev/null /dev/net/tun && exec \"$@\"";

@@ -28,9 +28,15 @@ fn each_type_of_record_is_read() {
         record(0x1011, 4, 20, b"MnpDxe\0\0"),
         // A callback's.
         record(0x1012, 0x20, 21, &[1; 24]),
-        record(0x1012, 1, 22, &[&[1; 16][..], b"SnpDxe"].concat()),
+        record(0x1011, 1, 22, b"SnpDxe"),
         record(0x1013, 7, 23, &[2; 8]),
-        record(0x1014, 8, 24, &[&[2; 8][..], b"Tcp4Dxe\0"].concat()),
+        // The name of the device, not the module's.
+        record(
+            0x1014,
+            6,
+            24,
+            &[&[2; 8][..], b"PciRoot(0x0)/MAC(525400770002)"].concat(),
+        ),
         // Another's.
         record(0x3000, 5, 25, &[2; 8]),
     ]);
@@ -46,7 +52,7 @@ fn each_type_of_record_is_read() {
             (Activity::LoadImage, false, 20, "MnpDxe"),
             (Activity::StartImage, true, 22, "SnpDxe"),
             (Activity::Supported, true, 23, ""),
-            (Activity::Supported, false, 24, "Tcp4Dxe"),
+            (Activity::Start, false, 24, ""),
         ]
     );
 }

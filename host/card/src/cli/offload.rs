@@ -31,6 +31,9 @@ impl FromStr for OffloadArgument {
                 bits |= needed;
             }
         }
+        if bits & feature::GUEST_USO != 0 {
+            bits |= feature::GUEST_USO;
+        }
         for (large, needed) in [
             (feature::LARGE_TO_GUEST, feature::GUEST_CSUM),
             (feature::LARGE_FROM_GUEST, feature::CSUM),

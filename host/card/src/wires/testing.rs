@@ -67,3 +67,10 @@ pub(crate) fn room(each: u32) -> Vec<Span> {
     };
     (0..1518u32.div_ceil(each)).map(at).collect()
 }
+
+/// Whether Linux is one that takes and gives units of datagrams: 6.2 or newer.
+pub(super) fn kernel_knows_uso() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(2))
+}

@@ -84,6 +84,7 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     let mtu = NetworkOptions::default().mtu;
     let (wireboot, ip) = (Some(programs.wireboot.as_path()), IpVersion::V4);
     let host = Host::new(wireboot, busy, accelerator, ip, mtu, Vec::new());
+    let host = host.with_guests_like(testbed.machine());
     let mut report = CheckpointsReport::new(host);
     for round in 1..=arguments.rounds {
         for method in testbed::BOOT_METHODS {

@@ -77,6 +77,11 @@ pub(crate) struct Testbed<'a> {
 }
 
 impl<'a> Testbed<'a> {
+    /// The machine that boots.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// Has the firmware of a new machine load recorder.efi from its disk, which has Linux, too.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use wireboot_namespace::{inside, sh};
 use super::*;
 use crate::memory::Place;
 use crate::wires::HostWire;
+use crate::wires::testing::kernel_knows_uso;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
@@ -418,38 +419,47 @@ fn datagrams_of_one_flow_are_a_unit_or_frames() {
         return;
     }
     let (mut from, mut to, memory, room) = two_taps();
-    if from.offloads() & feature::HOST_USO == 0 {
-        println!("not run: the kernel knows no such units");
+    if !kernel_knows_uso() {
+        assert_eq!(from.offloads() & Tap::USO, 0);
         return;
     }
+    assert_eq!(from.offloads() & Tap::USO, Tap::USO);
+    for v6 in [false, true] {
+        let link = Link { v6, ..LINK };
+        uso_between(&mut from, &mut to, (&memory, &room), link);
+    }
+}
+
+fn uso_between(from: &mut Tap, to: &mut Tap, (memory, room): (&Mapping, &[Span]), link: Link) {
     let payload = payload(20_000);
-    let (partial, unit) = incomplete(&udp(LINK, &payload));
+    let (partial, unit) = incomplete(&udp(link, &payload));
+    let head = usize::from(partial.csum_start) + 8;
     let header = Header {
         gso_type: 5,
         gso_size: 1000,
-        hdr_len: 42,
+        hdr_len: head as u16,
         ..partial
     };
     to.agree(feature::GUEST_CSUM | feature::GUEST_USO);
     assert_eq!(to.max_unit(), LONGEST_UNIT);
-    send(&mut from, &memory, header, &unit);
+    send(from, memory, header, &unit);
     let len = unit.len();
-    let got = receive(&mut to, &memory, &room);
+    let got = receive(to, memory, room);
     assert_eq!(got, Received::Unit { header, len });
-    assert_eq!(first(&memory, &room, len), unit);
+    assert_eq!(first(memory, room, len), unit);
     to.agree(feature::GUEST_CSUM | feature::GUEST_TSO4);
-    send(&mut from, &memory, header, &unit);
+    send(from, memory, header, &unit);
     for (n, part) in payload.chunks(1000).enumerate() {
-        let got = receive(&mut to, &memory, &room);
-        let Received::Unit { header, len: 1042 } = got else {
+        let got = receive(to, memory, room);
+        let Received::Unit { header, len } = got else {
             panic!("{got:?}");
         };
-        assert_eq!(header.gso_type, 0);
+        assert_eq!((header.gso_type, len), (0, head + 1000));
         let link = Link {
-            id: LINK.id + n as u16,
-            ..LINK
+            id: link.id + n as u16,
+            ..link
         };
-        let frame = completed(header, &first(&memory, &room, 1042));
+        let frame = completed(header, &first(memory, room, len));
         assert_eq!(frame, udp(link, part));
     }
 }
