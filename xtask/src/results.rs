@@ -14,7 +14,6 @@ struct Measurement {
     files: &'static [&'static str],
 }
 
-/// What measures.
 #[derive(Clone, Copy)]
 enum Program {
     /// `wireboot` with these arguments.

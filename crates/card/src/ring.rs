@@ -37,7 +37,7 @@ pub(crate) enum Direction {
 /// Where a ring lies, by guest physical addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
-    /// Entries.
+    /// Entries of each table: a power of two, at most [`MAX_RING`].
     pub size: u16,
     /// The descriptor table.
     pub descriptors: u64,

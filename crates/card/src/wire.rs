@@ -53,7 +53,7 @@ pub enum Received {
     Unit {
         /// What is to be said of it.
         header: Header,
-        /// Its bytes.
+        /// Bytes of the unit, from its Ethernet header on.
         len: usize,
     },
     /// A frame was taken, and its unit comes later.

@@ -48,7 +48,7 @@ pub enum FetchError {
         /// Why DHCPv6 gave nothing.
         v6: Dhcp6Error,
     },
-    /// [`Command::Cancel`](crate::Command::Cancel).
+    /// The caller ended the job by [`Command::Cancel`](crate::Command::Cancel).
     #[error("{url}: cancelled")]
     Cancelled {
         /// What was asked for.

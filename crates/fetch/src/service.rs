@@ -95,7 +95,7 @@ pub enum Command {
     Connect {
         /// For [`Command::Cancel`]. No event carries it.
         job: Job,
-        /// The server.
+        /// Address and port to connect to.
         remote: SocketAddr,
         /// The engine's end. It tells what becomes of the connection.
         socket: Socket,

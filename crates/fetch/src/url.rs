@@ -285,7 +285,7 @@ pub enum UrlError {
         /// The text that was refused.
         url: String,
     },
-    /// `user:password@`.
+    /// The URL names a user: `user@` or `user:password@`.
     #[error("{url}: user names and passwords in URLs are not supported")]
     UserName {
         /// The text that was refused.

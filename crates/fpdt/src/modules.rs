@@ -51,7 +51,7 @@ impl Activity {
 /// The beginning or the end of what is done with a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleEvent<'a> {
-    /// What.
+    /// What is done with the module.
     pub activity: Activity,
     /// It begins; else it ends.
     pub begins: bool,

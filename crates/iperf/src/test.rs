@@ -23,7 +23,7 @@ pub struct Test {
     pub direction: Direction,
     /// Streams in each direction.
     pub parallel: u32,
-    /// Its end.
+    /// When the test ends: after so many seconds or bytes.
     pub limit: Limit,
     /// Bytes of a write or of a datagram; `None` for 128 KiB, and for datagrams that fill a packet.
     pub length: Option<u32>,

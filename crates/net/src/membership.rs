@@ -7,9 +7,9 @@ use wireboot_tcp::{Duration, Instant};
 
 /// All senders of a group are listened to: the answer to a query.
 pub(crate) const MODE_IS_EXCLUDE: u8 = 2;
-/// No longer.
+/// The group has been left: no sender of it is listened to any more.
 pub(crate) const CHANGE_TO_INCLUDE: u8 = 3;
-/// From now on.
+/// The group has been joined: from now on all its senders are listened to.
 pub(crate) const CHANGE_TO_EXCLUDE: u8 = 4;
 /// Robustness Variable and Unsolicited Report Interval (RFC 3376, section 8; RFC 3810, section 9).
 const ROBUSTNESS: u8 = 2;

@@ -18,7 +18,6 @@ const UDP_CHECKSUM: usize = 6;
 /// Where a packet goes, and as whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
-    /// The station.
     pub station: MacAddress,
     /// The next hop.
     pub next_hop: MacAddress,

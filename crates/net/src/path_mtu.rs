@@ -14,7 +14,7 @@ use wireboot_tcp::{Duration, Instant};
 pub(crate) const MIN_MTU_V4: u16 = 576;
 /// RFC 8201, section 5.3: after so long, longer packets are tried again.
 const LIFETIME: Duration = Duration::from_secs(600);
-/// Destinations remembered.
+/// Destinations remembered at most: the oldest makes room for a new one.
 const DESTINATIONS: usize = 16;
 /// RFC 1191, section 7.1: what to try when a router names no MTU.
 const PLATEAUS: [u16; 8] = [

@@ -71,7 +71,7 @@ pub type MacAddress = [u8; 6];
 /// What a NIC is and what it can do, fixed once the driver has started it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// Station address.
+    /// The NIC's own Ethernet address. Drivers refuse to start where it is zero or a group's.
     pub mac: MacAddress,
     /// Largest IP packet the link carries, in bytes (1500 on plain Ethernet).
     pub mtu: u16,

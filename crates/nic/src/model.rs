@@ -50,7 +50,7 @@ pub struct ModelConfig {
     pub control_size: u16,
     /// Limits of receive-side scaling: bytes of the key, entries of the table, and the types of hash.
     pub rss: (u8, u16, u32),
-    /// Station address.
+    /// Ethernet address in the configuration space.
     pub mac: MacAddress,
     /// MTU, told when the feature is offered.
     pub mtu: u16,
@@ -114,7 +114,7 @@ pub struct Sent {
     pub gso_size: u16,
     /// Bytes of all headers, when it is to be cut.
     pub hdr_len: u16,
-    /// The frame.
+    /// The frame behind the virtio-net header, from its Ethernet header on.
     pub frame: Vec<u8>,
 }
 

@@ -94,7 +94,7 @@ impl Default for LinkConfig {
 /// What the simulated NIC at one end of a link is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NicConfig {
-    /// Station address.
+    /// Ethernet address that the NIC tells as [`Properties::mac`].
     pub mac: MacAddress,
     /// Largest IP packet, in bytes.
     pub mtu: u16,

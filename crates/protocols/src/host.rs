@@ -57,7 +57,7 @@ pub struct Datagram {
     pub source: SocketAddr,
     /// Whom it was for.
     pub destination: SocketAddr,
-    /// Its payload.
+    /// The bytes behind the UDP header.
     pub payload: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ pub struct TftpError {
     pub text: Vec<u8>,
 }
 
-/// The host.
+/// A host on one link, with one address of one IP version at a time.
 pub struct Host {
     mac: MacAddress,
     mtu: usize,

@@ -51,7 +51,7 @@ pub enum News {
 /// How a token ends, by the names of EFI_STATUS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// EFI_SUCCESS.
+    /// EFI_SUCCESS: the token has what there is of the response.
     Success,
     /// EFI_HTTP_ERROR: the server's status is 400 or more.
     HttpError,
@@ -59,9 +59,9 @@ pub enum Verdict {
     Aborted,
     /// EFI_CONNECTION_FIN: the server closed the connection too early.
     ConnectionFin,
-    /// EFI_CONNECTION_RESET.
+    /// EFI_CONNECTION_RESET: the connection broke, or could not be made for a reason that has no other name here.
     ConnectionReset,
-    /// EFI_CONNECTION_REFUSED.
+    /// EFI_CONNECTION_REFUSED: the server answered the attempt to connect with a reset.
     ConnectionRefused,
     /// EFI_NETWORK_UNREACHABLE: no way to the server, or no address of it.
     Unreachable,
@@ -90,15 +90,15 @@ impl From<&Problem> for Verdict {
 /// EFI_HTTP_CONFIG_DATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// HttpVersion.
+    /// HttpVersion: 0 for HTTP/1.0, 1 for HTTP/1.1.
     pub version: i32,
-    /// TimeOutMillisec.
+    /// TimeOutMillisec. It is told back to callers and limits nothing.
     pub timeout: u32,
     /// UseDefaultAddress; always so over IPv6 with the unspecified address.
     pub default_address: bool,
     /// LocalAddress, of the version that LocalAddressIsIPv6 tells.
     pub address: IpAddr,
-    /// LocalSubnet.
+    /// LocalSubnet, a mask; zeros over IPv6. It is told back to callers and used for nothing.
     pub subnet: [u8; 4],
     /// LocalPort. Ours are random.
     pub port: u16,
@@ -115,9 +115,9 @@ pub type Token = usize;
 pub struct Answer {
     /// The token that was signalled.
     pub token: Token,
-    /// With what.
+    /// How the token ends.
     pub verdict: Verdict,
-    /// A response's.
+    /// What has come for a response's token; `None` for a request's.
     pub response: Option<Response>,
 }
 
@@ -152,7 +152,7 @@ struct Conversation {
     end: Option<Result<(), Verdict>>,
 }
 
-/// An instance.
+/// An instance of EFI_HTTP_PROTOCOL, at first not configured.
 #[derive(Default)]
 pub struct Http {
     config: Option<Config>,

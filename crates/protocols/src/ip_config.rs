@@ -30,24 +30,24 @@ const ETHERNET: u8 = 1;
 /// What can be read and set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// InterfaceInfo.
+    /// InterfaceInfo, which can only be read.
     Info,
     /// AltInterfaceId; IPv6.
     AltInterfaceId,
-    /// Policy.
+    /// Policy: whether callers set addresses, gateways and name servers, or automatic configuration does.
     Policy,
     /// DupAddrDetectTransmits; IPv6.
     DupAddrDetect,
     /// ManualAddress.
     Address,
-    /// Gateway.
+    /// Gateway: addresses of routers, no address twice.
     Gateway,
     /// DnsServer.
     Dns,
 }
 
 impl Kind {
-    /// EFI_IP4_CONFIG2_DATA_TYPE.
+    /// The kind with this number in EFI_IP4_CONFIG2_DATA_TYPE; `None` where no kind has it.
     #[must_use]
     pub fn of_v4(number: i32) -> Option<Self> {
         use Kind::{Address, Dns, Gateway, Info, Policy};
@@ -55,7 +55,7 @@ impl Kind {
         all.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// EFI_IP6_CONFIG_DATA_TYPE.
+    /// The kind with this number in EFI_IP6_CONFIG_DATA_TYPE; `None` where no kind has it.
     #[must_use]
     pub fn of_v6(number: i32) -> Option<Self> {
         use Kind::{Address, AltInterfaceId, Dns, DupAddrDetect, Gateway, Info, Policy};
@@ -85,9 +85,9 @@ const BY_HAND: [Kind; 3] = [Kind::Address, Kind::Gateway, Kind::Dns];
 pub struct Settings {
     /// Addresses, each with the length of its network's prefix.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// Routers.
+    /// Routers for destinations off the link; empty where none is set.
     pub gateways: Vec<IpAddr>,
-    /// Name servers.
+    /// Addresses of name servers; empty where none is set.
     pub dns: Vec<IpAddr>,
 }
 
@@ -161,7 +161,7 @@ impl IpConfig {
         config
     }
 
-    /// The settings.
+    /// The settings in force: the lease's, or what callers have set.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings

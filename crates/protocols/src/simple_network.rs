@@ -54,7 +54,7 @@ pub enum State {
 /// Frames and bytes one way, since they were last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All.
+    /// Frames that were received or sent; dropped ones are not counted here.
     pub frames: u64,
     /// Lost: received and filtered out, or to be sent and too long.
     pub dropped: u64,
@@ -62,7 +62,7 @@ pub struct Counts {
     pub unicast: u64,
     /// Frames to all stations of the link.
     pub broadcast: u64,
-    /// To groups.
+    /// Frames to groups of stations; broadcasts are not counted here.
     pub multicast: u64,
     /// With Ethernet headers.
     pub bytes: u64,
@@ -132,12 +132,12 @@ impl<L: Link> SimpleNetwork<L> {
         }
     }
 
-    /// The link.
+    /// The link that frames are sent and received on.
     pub fn link(&mut self) -> &mut L {
         &mut self.link
     }
 
-    /// The state.
+    /// The protocol's state; [`State::Stopped`] at first.
     #[must_use]
     pub fn state(&self) -> State {
         self.state

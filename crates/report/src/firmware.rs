@@ -150,6 +150,6 @@ impl DryBoot {
 pub struct NotMeasured {
     /// Its name: `boot`, `cost`.
     pub check: String,
-    /// Why.
+    /// Why it measured nothing, in words for a person.
     pub reason: String,
 }

@@ -312,7 +312,7 @@ pub struct BootServer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NameQuery {
-    /// The name.
+    /// The name in the question, without the final dot, fit to be shown.
     pub name: String,
     /// Whom the machine asked.
     pub server: String,
@@ -361,7 +361,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transfer {
-    /// The protocol.
+    /// By which protocol the machine asked for the file.
     pub protocol: Protocol,
     /// The server's address.
     pub server: String,
@@ -369,7 +369,7 @@ pub struct Transfer {
     pub client: String,
     /// The file's name, or the request's target.
     pub file: String,
-    /// The request.
+    /// When the machine asked for the file, or first tried to connect where nobody answered.
     pub start_s: f64,
     /// The first packet of the server's.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ use crate::trace::PacketWork;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Profile {
-    /// The file.
+    /// Name of the file on the TFTP server.
     pub file: String,
     /// How often it was fetched with samples taken, and as often without, by turns.
     pub turns: u32,
@@ -24,7 +24,7 @@ pub struct Profile {
     pub work: Option<PacketWork>,
     /// Samples asked for, a second.
     pub hertz: u32,
-    /// Samples taken.
+    /// How many samples were taken, in all turns together.
     pub samples: u64,
     /// Samples of these that found interrupts off.
     pub interrupts_off: u64,

@@ -40,7 +40,7 @@ pub struct Surroundings {
 pub struct Pcie {
     /// Its rate, in gigatransfers a second of each lane.
     pub gt_per_s: f64,
-    /// Its width.
+    /// Lanes that the link uses now.
     pub lanes: u8,
     /// The rate that the card can have.
     pub most_gt_per_s: f64,
@@ -54,7 +54,7 @@ pub struct Pcie {
 pub struct RoundTrip {
     /// What it is: `router`, `boot server`, `name server`.
     pub what: String,
-    /// Its address.
+    /// Its IPv4 address.
     pub address: String,
     /// How often it was asked.
     pub asked: u32,

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// TCP.
+    /// Transmission Control Protocol, RFC 9293.
     #[default]
     Tcp,
-    /// UDP.
+    /// User Datagram Protocol, RFC 768.
     Udp,
     /// What a newer version knows.
     #[serde(other)]
@@ -44,7 +44,7 @@ pub struct Throughput {
     pub driver: String,
     /// The server's address.
     pub server: String,
-    /// Its port.
+    /// The server's port, for iperf3's control connection and all streams.
     pub port: u16,
     /// What was measured.
     pub transport: Transport,
@@ -68,7 +68,7 @@ pub struct Throughput {
     pub asked_bytes: Option<u64>,
     /// How long it took, by the machine's clock, in seconds.
     pub took_s: f64,
-    /// Each stream.
+    /// The streams of both directions.
     pub streams: Vec<Stream>,
     /// What each second brought, by the machine's count.
     pub intervals: Vec<Interval>,
@@ -101,7 +101,7 @@ pub struct Stream {
     /// Segments that its sender sent again, where it tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmissions: Option<u64>,
-    /// Of datagrams.
+    /// What became of its datagrams; `None` for TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<Datagrams>,
 }
@@ -129,7 +129,7 @@ pub struct Datagrams {
 pub struct Interval {
     /// From when, in seconds from the test's beginning.
     pub start_s: f64,
-    /// Until when.
+    /// Until when, in seconds from the test's beginning.
     pub end_s: f64,
     /// Bytes of each stream, in the order of the streams.
     pub bytes: Vec<u64>,

@@ -26,7 +26,7 @@ pub struct Trace {
 pub struct Traced {
     /// What was fetched.
     pub file: String,
-    /// Its bytes.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// How long all of it took, in seconds.
     pub took_s: f64,
@@ -61,7 +61,7 @@ pub struct Called {
 pub struct Looking {
     /// While nobody counted or timed its calls.
     pub plain_s: Vec<f64>,
-    /// Calls counted.
+    /// While its calls were counted and not timed.
     pub counted_s: Vec<f64>,
     /// Calls counted and timed.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,11 +1,11 @@
 //! What doctor.efi can be asked for, by the words of its options. A report names its checks by the same words.
 
-/// Each check.
+/// Words that ask for one check each.
 pub const CHECKS: [&str; 11] = [
     "check", "net", "boot", "cost", "dma", "frames", "trace", "profile", "sweep", "iperf3", "ttcp",
 ];
 
-/// Several checks.
+/// Words that ask for several checks at once.
 pub const GROUPS: [&str; 2] = ["quick", "all"];
 
 /// What a test of throughput does else.

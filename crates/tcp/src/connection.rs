@@ -124,7 +124,7 @@ impl Connection {
         self.last_heard = now;
     }
 
-    /// The state.
+    /// The connection's state (RFC 9293, section 3.3.2).
     #[must_use]
     pub fn state(&self) -> State {
         self.state

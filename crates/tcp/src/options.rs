@@ -84,7 +84,6 @@ pub struct OptionBytes {
 }
 
 impl OptionBytes {
-    /// No options.
     pub(crate) const NONE: Self = Self {
         bytes: [NOP; 4 + SACK_BLOCKS * 8],
         len: 0,

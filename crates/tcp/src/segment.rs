@@ -7,7 +7,7 @@ use core::ops::BitOr;
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// No bit.
+    /// None of the control bits is set.
     pub const NONE: Self = Self(0);
     /// No more data from the sender.
     pub const FIN: Self = Self(0x01);
@@ -15,7 +15,7 @@ impl Flags {
     pub const SYN: Self = Self(0x02);
     /// Resets the connection.
     pub const RST: Self = Self(0x04);
-    /// Push function.
+    /// Push function: the receiver is to hand on what has come (RFC 9293, section 3.9.1).
     pub const PSH: Self = Self(0x08);
     /// The acknowledgement field is significant.
     pub const ACK: Self = Self(0x10);

@@ -50,7 +50,7 @@ impl Instant {
 }
 
 impl Duration {
-    /// No time.
+    /// 0 microseconds, the default.
     pub const ZERO: Self = Self { micros: 0 };
     /// The longest that can be told.
     pub const MAX: Self = Self { micros: u64::MAX };

@@ -41,7 +41,7 @@ pub struct Transmit {
     pub flags: Flags,
     /// The window field.
     pub wnd: u16,
-    /// Options.
+    /// Options of the segment, whole 32-bit words; empty where there are none.
     pub options: OptionBytes,
     /// Where its payload begins, in bytes from the first in the send buffer that is not acknowledged.
     pub offset: u32,

@@ -124,7 +124,7 @@ pub struct Thread<V, T>(Arc<ThreadControlBlock<V, T>>);
 /// No thread was started: what was to be its value, and why.
 #[derive(Debug)]
 pub struct Refused<V, E> {
-    /// The value.
+    /// What [`spawn`] was given for the thread, handed back.
     pub value: V,
     /// The processor's reason.
     pub error: E,

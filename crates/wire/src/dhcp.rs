@@ -61,9 +61,9 @@ pub enum ParseError {
 /// Who a message comes from (`op`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A client.
+    /// A client: BOOTREQUEST, 1.
     Request,
-    /// A server.
+    /// A server: BOOTREPLY, 2.
     Reply,
 }
 
@@ -125,7 +125,7 @@ pub struct Message {
     pub operation: Operation,
     /// Hardware type of `chaddr`; 1 is Ethernet.
     pub hardware_type: u8,
-    /// Relays passed.
+    /// Relays that have passed the message on, by their own count; 0 from a client.
     pub hops: u8,
     /// Transaction ID, chosen by the client.
     pub xid: u32,

@@ -120,7 +120,7 @@ pub struct Message<'a> {
     pub kind: MessageType,
     /// `transaction-id`, 24 bits, chosen by the client.
     pub transaction_id: u32,
-    /// The options.
+    /// Options of the message itself, without those that lie within others.
     pub options: Options<'a>,
 }
 

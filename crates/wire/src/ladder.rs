@@ -92,7 +92,7 @@ pub enum Answer {
 }
 
 impl Request {
-    /// The datagram.
+    /// The text of the request's datagram.
     #[must_use]
     pub fn emit(&self) -> String {
         match self {
@@ -141,7 +141,7 @@ impl Request {
 }
 
 impl Answer {
-    /// The datagram.
+    /// The text of the answer's datagram.
     #[must_use]
     pub fn emit(&self) -> String {
         match self {

@@ -24,12 +24,12 @@ impl<'a> Headers<'a> {
         })
     }
 
-    /// `Machine`.
+    /// `Machine` of the COFF header; `None` where the header is cut off.
     pub fn machine(&self) -> Option<u16> {
         u16_at(self.bytes, self.signature.checked_add(4)?)
     }
 
-    /// `Subsystem`.
+    /// `Subsystem` of the optional header; `None` where the header is cut off.
     pub fn subsystem(&self) -> Option<u16> {
         u16_at(self.bytes, self.signature.checked_add(24 + 68)?)
     }

@@ -195,7 +195,6 @@ pub(crate) fn esxi(device: Handle, file: &str) -> Result<Vec<u8>, Failure> {
     base_code.size_and_read(server, file, Some(1468), true)
 }
 
-/// Limine.
 pub(crate) fn limine(device: Handle, file: &str) -> Result<Vec<u8>, Failure> {
     let base_code = BaseCode::of(device)?;
     let mode = base_code.mode();

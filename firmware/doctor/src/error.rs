@@ -19,7 +19,6 @@ pub(crate) enum Error {
     /// A word of the load options is wrong.
     #[error("{word:?} is not understood: any of {known}")]
     Options {
-        /// That word.
         word: String,
         /// What could stand there.
         known: String,

@@ -8,7 +8,6 @@ use wireboot_platform::Clock;
 use wireboot_platform::image::LoadedSelf;
 use wireboot_report::{NotMeasured, Report};
 
-/// An examination.
 pub(crate) struct Examination<'a> {
     /// How to examine.
     pub options: &'a Options,

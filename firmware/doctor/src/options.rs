@@ -133,7 +133,6 @@ fn in_range<T: FromStr + PartialOrd + Display>(
     })
 }
 
-/// The words.
 pub(crate) fn known() -> String {
     format!(
         "server=URL runs=N options=N trace=MODE file=NAME rounds=N hz=N calls=N nv=N plant=FAULT {}",

@@ -154,7 +154,7 @@ pub enum Key {
     Enter,
     /// The arrow key, by its scan code.
     Up,
-    /// As [`Self::Up`].
+    /// The arrow key, by its scan code.
     Down,
     /// Any printable character but CR, LF and ESC.
     Char(char),

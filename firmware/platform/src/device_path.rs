@@ -294,7 +294,7 @@ impl PathBuf {
         })
     }
 
-    /// Its nodes.
+    /// The nodes as UEFI lays them out, end node included.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

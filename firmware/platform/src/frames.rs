@@ -264,7 +264,7 @@ pub enum WatchError {
     /// A driver's functions cannot be replaced.
     #[error("a network driver's functions cannot be watched: {0}")]
     Refused(#[from] Refused),
-    /// Somebody watches.
+    /// There is a [`Watch`] already; there can be one at a time.
     #[error("the frames are watched already")]
     Watched,
 }

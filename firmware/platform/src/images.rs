@@ -30,7 +30,7 @@ pub struct Image {
     pub name: String,
     /// Its first address.
     pub base: u64,
-    /// Its length.
+    /// Its size in memory, in bytes.
     pub bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl Images {
         )
     }
 
-    /// Of these.
+    /// These images, sorted by address.
     #[must_use]
     pub fn of(mut images: Vec<Image>) -> Self {
         images.sort_unstable_by_key(|image| image.base);

@@ -16,7 +16,6 @@ use uefi_raw::protocol::media::LoadFile2Protocol;
 use uefi_raw::{Boolean, Guid, Status, guid};
 use wireboot_net::Memory;
 
-/// `EFI_DEVICE_PATH_PROTOCOL_GUID`.
 const DEVICE_PATH: Guid = DevicePathProtocol::GUID;
 
 /// `LINUX_EFI_INITRD_MEDIA_GUID`.

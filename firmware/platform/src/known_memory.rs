@@ -3,7 +3,6 @@
 use crate::memory::{self, PAGE};
 use alloc::vec::Vec;
 
-/// That memory.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownMemory(Vec<Piece>);
 

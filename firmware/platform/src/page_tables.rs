@@ -17,7 +17,6 @@ const NO_EXECUTE: u64 = 1 << 63;
 /// Where the next table is, or the page.
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-/// The tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
     /// Where the first is.

@@ -13,7 +13,7 @@ const MOST: usize = 48;
 pub struct Width {
     /// 1: 2.5 GT/s, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64.
     pub generation: u8,
-    /// Lanes.
+    /// Number of lanes, at least 1.
     pub lanes: u8,
 }
 
@@ -27,7 +27,7 @@ impl Width {
     }
 }
 
-/// A link.
+/// The link of a PCI Express function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// As it is.

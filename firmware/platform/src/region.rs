@@ -84,7 +84,7 @@ impl Region {
         self.mapped_elsewhere
     }
 
-    /// The bytes.
+    /// The region's [`BYTES`] bytes, to be read.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: as many bytes, of memory that lives as long as this does, and were written when it was made. Nobody else writes them.

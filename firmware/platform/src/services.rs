@@ -92,17 +92,17 @@ pub fn tells_time() -> bool {
 pub struct Cost {
     /// How many there were.
     pub calls: usize,
-    /// The shortest.
+    /// The shortest call, in nanoseconds.
     pub fastest: u64,
     /// Half of them took no longer.
     pub median: u64,
     /// 99 of 100 took no longer.
     pub p99: u64,
-    /// The longest.
+    /// The longest call, in nanoseconds.
     pub slowest: u64,
 }
 
-/// Takes times.
+/// Measures how long calls of services take, by the time-stamp counter.
 #[derive(Debug)]
 pub struct Meter {
     clock: Clock,

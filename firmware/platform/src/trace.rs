@@ -52,7 +52,7 @@ pub struct Tracer {
 /// Calls of services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// By place.
+    /// One for each place and the service that it called, in no order.
     pub sites: Vec<Site>,
     /// Calls that there was no room to note.
     pub lost: u64,

@@ -22,7 +22,6 @@ impl Drop for Watchdog {
     }
 }
 
-/// Nobody watches.
 pub(crate) fn disarm() {
     let _ = boot::set_watchdog_timer(0, CODE, None);
 }

@@ -37,7 +37,7 @@ pub struct Packets {
     pub proxy_offer: Option<Packet>,
     /// What was sent to a boot server.
     pub pxe_discover: Option<Packet>,
-    /// Its answer.
+    /// The boot server's answer to `pxe_discover`.
     pub pxe_reply: Option<Packet>,
 }
 

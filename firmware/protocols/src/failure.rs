@@ -11,7 +11,7 @@ pub enum Failure {
     Tftp {
         /// Its number (RFC 1350, section 5).
         code: u8,
-        /// Its text.
+        /// The server's own words for it; may be empty.
         text: String,
     },
     /// The server has no such file.

@@ -49,7 +49,6 @@ impl Installed {
         installed.ok_or_else(|| uefi::Status::INVALID_PARAMETER.into())
     }
 
-    /// The handle.
     pub(crate) fn handle(&self) -> Handle {
         self.handle
     }

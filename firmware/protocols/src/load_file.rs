@@ -20,7 +20,6 @@ const FILE_NOT_FOUND: u8 = 1;
 
 static OFFERED: Offered<LoadFileTable> = Offered::none();
 
-/// The protocol.
 #[repr(C)]
 pub(crate) struct LoadFileTable {
     /// First, so that `this` is also the table's address.

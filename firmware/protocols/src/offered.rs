@@ -32,7 +32,6 @@ impl<T> Offered<T> {
         self.get().filter(|table| ptr::addr_eq(*table, this))
     }
 
-    /// The table.
     pub(crate) fn get(&self) -> Option<&T> {
         // SAFETY: null, or a table that is there until `forget`; who goes on with it then is a loader that has returned.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }

@@ -8,7 +8,6 @@ use uefi_raw::protocol::driver::ServiceBindingProtocol;
 
 static OFFERED: Offered<HttpServiceBinding> = Offered::none();
 
-/// The protocol.
 #[repr(C)]
 pub(crate) struct HttpServiceBinding {
     /// First, so that `this` is also the table's address.

@@ -59,11 +59,11 @@ pub trait Network: Exchanges {
 /// Who we are on the network.
 #[derive(Clone, Debug)]
 pub struct Station {
-    /// Ethernet address.
+    /// Ethernet address of this machine's card.
     pub mac: [u8; 6],
     /// Largest packet of the link, in bytes.
     pub mtu: u16,
-    /// The address.
+    /// IPv4 or IPv6 address of this machine.
     pub address: IpAddr,
     /// The length of its network's prefix.
     pub prefix_len: u8,

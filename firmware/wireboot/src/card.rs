@@ -21,9 +21,9 @@ use wireboot_platform::{Clock, Status};
 nic_enum! {
     /// Driven by a driver of ours. It calls no firmware, so it runs on any processor.
     pub enum NativeNic {
-        /// virtio-net.
+        /// A virtio network card, transitional or modern (PCI IDs 1af4:1000 and 1af4:1041).
         Virtio(VirtioNet<Function>),
-        /// Intel's.
+        /// An Intel card that the e1000e driver knows.
         E1000e(E1000e<Function>),
     }
 }
@@ -31,9 +31,9 @@ nic_enum! {
 nic_enum! {
     /// Driven by the firmware's driver, which only the BSP may call.
     pub enum FirmwareNic {
-        /// By UNDI.
+        /// By its UNDI (UEFI 2.10, appendix E).
         Undi(Undi),
-        /// By EFI_SIMPLE_NETWORK_PROTOCOL.
+        /// By its `EFI_SIMPLE_NETWORK_PROTOCOL` (UEFI 2.10, section 24.1).
         Snp(Snp),
     }
 }

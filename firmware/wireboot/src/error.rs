@@ -72,7 +72,7 @@ pub enum Error {
     /// A setting in a configuration is wrong.
     #[error("{name}: {key} {value:?} is not understood: {key} takes {takes}")]
     Configured {
-        /// Which configuration.
+        /// URL of the configuration, or "the embedded configuration".
         name: String,
         /// One of `bootconf::SETTINGS`.
         key: &'static str,
@@ -147,7 +147,7 @@ pub enum Error {
     /// The server of the setting `report` does not take the report.
     #[error("{url} does not take the report: {reason}")]
     Report {
-        /// The setting.
+        /// Where the report was sent: the value of the setting.
         url: String,
         /// Its answer, or why there is none.
         reason: String,

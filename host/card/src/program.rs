@@ -48,7 +48,6 @@ pub(crate) enum Hook {
 }
 
 impl Hook {
-    /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Guest, Self::Wire];
 
     /// The section of its instructions.

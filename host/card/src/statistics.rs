@@ -28,7 +28,6 @@ pub(crate) struct Statistics {
     pub waits: u64,
 }
 
-/// A port's.
 #[derive(Clone, Debug)]
 pub(crate) struct PortStatistics {
     /// What its lines in the log begin with.

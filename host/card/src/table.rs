@@ -58,7 +58,6 @@ impl Tables {
         Some(Self { subject, sheets })
     }
 
-    /// For people.
     pub(crate) fn text(&self) -> String {
         let sheets: Vec<_> = self.sheets.iter().map(Sheet::text).collect();
         sheets.join("\n")

@@ -198,7 +198,6 @@ pub(crate) fn text(out: &mut String, cells: &[Cell], wrapped: fn(&str) -> String
     }
 }
 
-/// As Markdown.
 pub(crate) fn markdown(out: &mut String, cells: &[Cell]) {
     for map in maps(cells) {
         let heads = map.heads();

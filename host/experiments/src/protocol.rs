@@ -13,7 +13,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// For people.
+    /// `TFTP` or `HTTP`, as texts write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -101,9 +101,9 @@ impl<'a> Chart<'a> {
 
 /// What a bar stands for.
 pub struct Bar<'a> {
-    /// Its name.
+    /// The text left of it.
     pub name: &'a str,
-    /// Its figure.
+    /// The text right of it, such as a speed.
     pub figure: &'a str,
     /// Whose it is.
     pub color: RGBColor,

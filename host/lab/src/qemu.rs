@@ -122,14 +122,14 @@ impl NetworkCard {
 pub enum Disk {
     /// A raw image; what the machine writes goes to a temporary file.
     Image {
-        /// The image.
+        /// Path of the image on the host.
         path: PathBuf,
         /// Its place in the boot order, from 1.
         boot_index: Option<u32>,
     },
     /// A host directory shown as a FAT disk: an EFI system partition without tools.
     Directory {
-        /// The directory.
+        /// Path of the directory on the host.
         path: PathBuf,
         /// Its place in the boot order, from 1.
         boot_index: Option<u32>,
@@ -163,7 +163,7 @@ pub struct Machine {
     /// The processors take turns, and the time-stamp counter ticks [`TICKS_PER_INSTRUCTION`] times for each instruction of theirs. Only
     /// with [`Accelerator::Tcg`].
     pub counts_instructions: bool,
-    /// `-cpu`.
+    /// The value of `-cpu`, such as `max`.
     pub processor: String,
     /// Number of processors.
     pub processors: u32,
@@ -173,11 +173,11 @@ pub struct Machine {
     pub preallocate: bool,
     /// Another process may map the machine's memory: a card's ([`crate::nic`]).
     pub shares_memory: bool,
-    /// The firmware.
+    /// What the machine boots with: UEFI or a BIOS.
     pub firmware: Firmware,
     /// The network card, if any.
     pub network: Option<NetworkCard>,
-    /// Disks.
+    /// Disks, each a virtio block device; empty for none.
     pub disks: Vec<Disk>,
     /// A kernel for QEMU to load.
     pub kernel: Option<DirectKernel>,
@@ -193,7 +193,7 @@ pub struct Machine {
     pub trace: Vec<String>,
     /// Never begin with a snapshot of the firmware ([`crate::snapshot`]), for who asks how long the firmware took.
     pub from_power_on: bool,
-    /// More arguments.
+    /// More arguments of QEMU's command line.
     pub extra: Vec<OsString>,
 }
 
@@ -529,7 +529,7 @@ pub struct TraceEvent {
     pub time: f64,
     /// QEMU's name for it.
     pub name: String,
-    /// Its arguments.
+    /// What follows the name, as QEMU writes it; empty for an event without arguments.
     pub arguments: String,
 }
 

@@ -17,7 +17,7 @@ use crate::network::INTERFACE;
 pub struct ServerEvent {
     /// Seconds since the Unix epoch.
     pub time: f64,
-    /// What happened.
+    /// The kind of event in kebab-case, such as `tftp-done`.
     pub event: String,
     /// The file in question.
     #[serde(default)]

@@ -163,7 +163,7 @@ pub struct Timeline {
     pub power_on: f64,
     /// Whether what was waited for came.
     pub reached: bool,
-    /// The steps.
+    /// The steps that were seen; in the order of time after [`Watcher::finish`].
     pub marks: Vec<Mark>,
 }
 

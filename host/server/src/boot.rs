@@ -43,7 +43,6 @@ pub(crate) struct Places {
 pub(crate) enum Boot {
     /// The client does not boot.
     Nothing,
-    /// This file.
     File(String),
     /// It wants to boot, but what it can run is not here.
     Unserved(String),

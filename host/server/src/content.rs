@@ -26,7 +26,7 @@ pub enum OpenError {
     /// The server may not read it.
     #[error("the server may not read this file")]
     Denied,
-    /// Anything else.
+    /// Any other error of the operating system.
     #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
 }

@@ -126,7 +126,7 @@ impl Kind {
 pub struct Event {
     /// Seconds since 1970-01-01 00:00 UTC.
     pub time: f64,
-    /// What happened.
+    /// The kind of event, which says what the other fields mean.
     pub event: Kind,
     /// IP address of the client, or its MAC address while it has none; empty for the server's own events.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -204,7 +204,7 @@ impl Event {
         self
     }
 
-    /// With words.
+    /// With a text for people, in place of any before.
     pub fn message(mut self, message: impl ToString) -> Self {
         self.message = Some(message.to_string());
         self

@@ -9,7 +9,7 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 /// An interface as the system has it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// The system's name for it, such as `eth0`.
     pub name: String,
     /// Its index (`if_nametoindex`).
     pub index: u32,

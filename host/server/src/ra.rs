@@ -59,7 +59,7 @@ pub struct Advertisement {
     pub router: bool,
     /// An address of the network, and the bits of its prefix.
     pub prefix: (Ipv6Addr, u8),
-    /// Name servers.
+    /// Name servers (option RDNSS, RFC 8106, section 5.1); the option is left out where there are none, and holds the first 127.
     pub dns: Vec<Ipv6Addr>,
     /// Ethernet address of the interface.
     pub mac: Option<[u8; 6]>,

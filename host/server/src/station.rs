@@ -81,7 +81,7 @@ const STREAK: u32 = 32;
 pub struct Frame<'a> {
     /// Its first bytes.
     pub head: &'a [u8],
-    /// What follows.
+    /// What follows `head`; empty where `head` is the whole frame.
     pub payload: Payload<'a>,
     /// The checksum that is not complete.
     pub partial: Option<Partial>,
@@ -103,9 +103,9 @@ pub enum Cut {
 /// How long frames may be that are to be cut to segments, for who takes them, by IP version.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Longest {
-    /// Of IPv4.
+    /// For clients of IPv4, in bytes with the Ethernet header; `None` for single segments.
     pub ipv4: Option<usize>,
-    /// Of IPv6.
+    /// For clients of IPv6, in bytes with the Ethernet header; `None` for single segments.
     pub ipv6: Option<usize>,
 }
 

@@ -163,7 +163,7 @@ impl GuestRing {
 /// A guest with a pair of queues.
 #[derive(Debug)]
 pub struct Guest {
-    /// Its memory.
+    /// Memory that holds both rings and their buffers.
     pub memory: VecMemory,
     /// By which it receives.
     pub receive: GuestRing,

@@ -14,7 +14,7 @@ pub struct Link {
     pub v6: bool,
     /// With a tag (802.1Q).
     pub tagged: bool,
-    /// IPv4's identification.
+    /// Identification in the IPv4 header; unused with `v6`.
     pub id: u16,
     /// The last byte of the source address.
     pub host: u8,
@@ -27,7 +27,7 @@ pub struct TcpFields {
     pub port: u16,
     /// The sequence number.
     pub sequence: u32,
-    /// The flags.
+    /// The byte of control bits (RFC 9293, section 3.1).
     pub flags: u8,
     /// With 12 bytes of options.
     pub options: bool,
@@ -56,7 +56,7 @@ fn frame(link: Link, protocol: u8, rest: &[u8]) -> (Vec<u8>, usize) {
     (frame, ip.end)
 }
 
-/// A segment.
+/// A frame with a TCP segment to port 80, its checksums right.
 #[must_use]
 pub fn tcp(link: Link, fields: TcpFields, payload: &[u8]) -> Vec<u8> {
     let mut bytes = fields.port.to_be_bytes().to_vec();
@@ -73,7 +73,7 @@ pub fn tcp(link: Link, fields: TcpFields, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A datagram.
+/// A frame with a UDP datagram from port 69 to port 70, its checksums right.
 #[must_use]
 pub fn udp(link: Link, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() + 8) as u16;

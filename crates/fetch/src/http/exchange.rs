@@ -34,7 +34,7 @@ pub struct Request {
 /// The head of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// Status code.
+    /// Status code (RFC 9110 section 15), never 1xx: interim responses are passed over.
     pub status: u16,
     /// Names and values of the header lines, in their order.
     pub fields: Vec<(String, String)>,

@@ -269,7 +269,7 @@ pub enum HeadError {
     /// Over 16 KiB.
     #[error("its response head is longer than 16 KiB")]
     TooLong,
-    /// Not HTTP/1.
+    /// It does not parse as the head of an HTTP/1.0 or HTTP/1.1 response.
     #[error("its response is not HTTP/1.1 ({0})")]
     Malformed(httparse::Error),
     /// `Content-Length` is no number, or is there twice.

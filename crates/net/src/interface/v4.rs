@@ -29,7 +29,7 @@ const QUOTED: usize = 576 - IPV4_HEADER - 8;
 pub struct Ipv4Config {
     /// Our address and the prefix of the link.
     pub address: Ipv4Cidr,
-    /// Default gateway.
+    /// Gateway for destinations that neither the link nor `routes` cover; `None`: they cannot be reached.
     pub router: Option<Ipv4Addr>,
     /// Other routes: destination and gateway.
     pub routes: Vec<(Ipv4Cidr, Ipv4Addr)>,

@@ -28,7 +28,7 @@ pub enum Commands {
     Lie {
         /// The number of the buffer.
         id: u32,
-        /// The answer.
+        /// Status that the device writes: 0 is VIRTIO_NET_OK, 1 VIRTIO_NET_ERR (virtio 1.2, section 5.1.6.5).
         ack: u8,
     },
 }

@@ -59,9 +59,9 @@ pub enum Verdict {
     /// The chip does nothing wrong.
     #[default]
     NotLooked,
-    /// Right.
+    /// The chip has checked the checksum, and it is right (TCPCS).
     Right,
-    /// Wrong.
+    /// The chip has checked the checksum, and it is wrong (TCPCS, TCPE).
     Wrong,
     /// Right, but the IP header's is not.
     WrongHeader,

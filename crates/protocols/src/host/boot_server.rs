@@ -15,7 +15,7 @@ const WAITS: [u64; 4] = [1, 2, 3, 4];
 /// A boot server that may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its type.
+    /// Type of boot server (PXE 2.1), as option 43 numbers it.
     pub kind: u16,
     /// `None`: any of that type.
     pub address: Option<IpAddr>,

@@ -17,7 +17,7 @@ const WRITE: u8 = 2;
 /// What is read: the operation of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file.
+    /// A file, by a read request (RFC 1350).
     File = 1,
     /// The list of a folder's files. PXE 2.1 has it, no RFC does.
     Directory = 7,
@@ -26,7 +26,7 @@ pub enum Source {
 /// Of which server, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer<'a> {
-    /// The server.
+    /// The server's address, of the IP version of the host's own.
     pub server: IpAddr,
     /// The file's name there.
     pub file: &'a str,

@@ -18,7 +18,7 @@ pub mod filter {
     pub const STATION_IP: u8 = 1;
     /// Packets to all stations of the link.
     pub const BROADCAST: u8 = 2;
-    /// Whatever comes.
+    /// Packets to any destination.
     pub const PROMISCUOUS: u8 = 4;
     /// To any group.
     pub const PROMISCUOUS_MULTICAST: u8 = 8;
@@ -52,7 +52,7 @@ pub struct Outgoing<'a> {
     pub gateway: Option<IpAddr>,
     /// Instead of the station's address.
     pub source: Option<IpAddr>,
-    /// `None`: any.
+    /// `None`: a random one from 49152 on.
     pub source_port: Option<u16>,
     /// The payload, header first.
     pub parts: [&'a [u8]; 2],
@@ -107,7 +107,7 @@ impl Host {
         Ok(())
     }
 
-    /// The filter.
+    /// The filter that was set last; [`Filter::default`] at first.
     #[must_use]
     pub fn filter(&self) -> &Filter {
         &self.filter

@@ -20,11 +20,11 @@ const METHODS: [Method; 9] = [
 pub struct Asked<'a> {
     /// EFI_HTTP_METHOD.
     pub method: i32,
-    /// Url.
+    /// The `http` URL in full; with any other scheme the request is [`Refusal::Unsupported`].
     pub url: &'a str,
     /// Names and values of header lines.
     pub fields: &'a [(&'a str, &'a str)],
-    /// Body.
+    /// The request's body; empty where there is none.
     pub body: &'a [u8],
 }
 

@@ -7,7 +7,6 @@ pub(crate) const TEXT: u32 = 100;
 /// The window of a segment that does not close it: 3 full segments.
 pub(crate) const SMALL: u32 = 3 * MSS as u32;
 
-/// One combination.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) state: &'static str,

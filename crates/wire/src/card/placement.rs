@@ -99,7 +99,7 @@ pub enum Note {
         id: u32,
         /// Where it begins there.
         at: u32,
-        /// Its bytes.
+        /// How many bytes were placed, at least 1.
         len: u32,
     },
     /// This region, and those of its connection before it, are filled no further.
@@ -199,7 +199,7 @@ impl Note {
         }
     }
 
-    /// Its bytes.
+    /// The note as it lies at the end of its unit.
     #[must_use]
     pub fn emit(&self) -> [u8; NOTE_LEN] {
         let (id, at, len, flags) = match *self {

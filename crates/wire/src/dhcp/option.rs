@@ -7,19 +7,19 @@ use core::net::Ipv4Addr;
 
 use super::name;
 
-/// Subnet mask.
+/// Subnet mask of the client's network, 4 bytes (RFC 2132 section 3.3).
 pub const SUBNET_MASK: u8 = 1;
 /// Routers, the preferred one first.
 pub const ROUTERS: u8 = 3;
 /// Domain name servers, the preferred one first.
 pub const DNS_SERVERS: u8 = 6;
-/// Host name.
+/// Host name of the client (RFC 2132 section 3.14).
 pub const HOST_NAME: u8 = 12;
-/// Domain name.
+/// Domain that the client completes names with (RFC 2132 section 3.17).
 pub const DOMAIN_NAME: u8 = 15;
 /// Interface MTU, in bytes.
 pub const MTU: u8 = 26;
-/// Broadcast address.
+/// Broadcast address of the client's subnet (RFC 2132 section 5.3).
 pub const BROADCAST: u8 = 28;
 /// Vendor-specific information; PXE's sub-options for PXE clients ([`super::PxeOptions`]).
 pub const VENDOR: u8 = 43;
@@ -27,7 +27,7 @@ pub const VENDOR: u8 = 43;
 pub const REQUESTED_ADDRESS: u8 = 50;
 /// Lease time, in seconds.
 pub const LEASE_TIME: u8 = 51;
-/// Option overload.
+/// Option overload (RFC 2132 section 9.3): options go on in the file field (1), in sname (2) or in both (3).
 pub const OVERLOAD: u8 = 52;
 /// DHCP message type.
 pub const MESSAGE_TYPE: u8 = 53;
@@ -45,7 +45,7 @@ pub const RENEWAL_TIME: u8 = 58;
 pub const REBINDING_TIME: u8 = 59;
 /// Vendor class: `PXEClient:...`, `HTTPClient:...`.
 pub const VENDOR_CLASS: u8 = 60;
-/// Client identifier.
+/// Client identifier, a type and what tells clients apart (RFC 2132 section 9.14).
 pub const CLIENT_ID: u8 = 61;
 /// TFTP server name.
 pub const TFTP_SERVER: u8 = 66;
@@ -78,7 +78,7 @@ const MAX_NAME: usize = 253;
 /// A classless static route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Destination network.
+    /// Destination network; the bits behind the prefix are 0.
     pub destination: Ipv4Addr,
     /// Bits of the destination that count, 0 to 32.
     pub prefix: u8,

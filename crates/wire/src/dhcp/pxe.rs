@@ -31,7 +31,7 @@ pub mod discovery {
 pub struct BootServers {
     /// Type, as menu items name it.
     pub kind: u16,
-    /// Their addresses.
+    /// Their addresses in the option's order; may be empty.
     pub addresses: Vec<Ipv4Addr>,
 }
 

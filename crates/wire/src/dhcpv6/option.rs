@@ -27,11 +27,11 @@ pub const ELAPSED_TIME: u16 = 8;
 pub const STATUS_CODE: u16 = 13;
 /// A Reply to the Solicit is enough.
 pub const RAPID_COMMIT: u16 = 14;
-/// User classes.
+/// User classes of the client (section 21.15).
 pub const USER_CLASS: u16 = 15;
 /// Vendor classes: `PXEClient:...`, `HTTPClient:...`.
 pub const VENDOR_CLASS: u16 = 16;
-/// Vendor-specific information.
+/// Vendor-specific information: an enterprise number and options of its own (section 21.17).
 pub const VENDOR_OPTIONS: u16 = 17;
 /// Name servers, the preferred one first (RFC 3646).
 pub const DNS_SERVERS: u16 = 23;
@@ -188,7 +188,7 @@ impl<'a> Options<'a> {
         self.get(RAPID_COMMIT).is_some_and(<[u8]>::is_empty)
     }
 
-    /// User classes.
+    /// User classes of the client, in their order. Empty if they are missing or malformed.
     pub fn user_classes(self) -> Vec<&'a [u8]> {
         self.get(USER_CLASS).and_then(counted).unwrap_or_default()
     }
@@ -308,13 +308,13 @@ impl<'a> IaNa<'a> {
 /// An address of an identity association (section 21.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IaAddress<'a> {
-    /// The address.
+    /// The IPv6 address; from a client, one that it has or would like.
     pub address: Ipv6Addr,
     /// Seconds until new connections should use another.
     pub preferred_lifetime: u32,
     /// Seconds until it is gone; 0 takes it back.
     pub valid_lifetime: u32,
-    /// [`Options::status`].
+    /// Options of the address: [`Options::status`].
     pub options: Options<'a>,
 }
 
@@ -338,20 +338,20 @@ impl<'a> IaAddress<'a> {
 pub struct VendorClass<'a> {
     /// The vendor, by IANA's number.
     pub enterprise_number: u32,
-    /// Its classes.
+    /// Classes of the machine, opaque bytes each, in their order.
     pub classes: Vec<&'a [u8]>,
 }
 
 /// How it went (section 21.13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status<'a> {
-    /// The code.
+    /// [`StatusCode::SUCCESS`], or what went wrong.
     pub code: StatusCode,
     /// Words for a person; [`crate::text::shown`] makes them fit to be shown.
     pub message: &'a [u8],
 }
 
-/// Status code.
+/// Status code (section 21.13). Any other value may arrive too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusCode(pub u16);
 

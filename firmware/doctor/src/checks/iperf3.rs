@@ -7,7 +7,6 @@ use crate::throughput::Measurer;
 use alloc::format;
 use alloc::string::ToString;
 
-/// One test.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let options = &examination.options.iperf3;
     let test = options.test().ok_or(Error::NoIperfServer)?;

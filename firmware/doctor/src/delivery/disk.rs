@@ -39,7 +39,6 @@ impl Files for Volume {
     }
 }
 
-/// A disk.
 pub(super) struct Disk<F>(pub F);
 
 impl<F: Files> Disk<F> {

@@ -28,7 +28,6 @@ const PATIENCE: u64 = 60_000_000;
 pub(crate) enum Whose {
     /// The firmware's, over the firmware's driver: its work is counted there.
     Firmwares,
-    /// wireboot's.
     Ours,
 }
 

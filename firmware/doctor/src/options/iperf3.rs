@@ -16,7 +16,6 @@ pub(crate) struct Options {
     pub server: Option<IpAddr>,
     /// The same for the matrix of sizes.
     pub ttcp: Option<IpAddr>,
-    /// Its port.
     port: Option<u16>,
     udp: bool,
     reverse: bool,

@@ -14,7 +14,7 @@ use uefi::{Handle, Identify};
 /// has to be there again before the interface is given back.
 #[derive(Clone, Debug)]
 pub struct Lent {
-    /// The interface's.
+    /// Handle of the network interface, which has the device path `path`.
     pub handle: Handle,
     /// Its device path, without end node.
     pub path: Box<[u8]>,

@@ -78,9 +78,9 @@ pub struct Wanted<'a> {
     pub server: IpAddr,
     /// The file, as the server knows it.
     pub file: &'a str,
-    /// `blksize`.
+    /// Value of the option `blksize` (RFC 2348), in bytes.
     pub block_bytes: u16,
-    /// `windowsize`.
+    /// Value of the option `windowsize` (RFC 7440), in blocks.
     pub window: u16,
 }
 

@@ -27,7 +27,6 @@ pub(super) const BY_1: u32 = 0xb;
 /// The local APIC of the processor that it was made on, and for no other.
 #[derive(Debug)]
 pub(crate) enum Apic {
-    /// Its page.
     Page(NonNull<u32>),
     /// x2APIC: model-specific registers.
     Registers,

@@ -13,7 +13,7 @@ newtype_enum! {
         UINT16 = 1,
         /// 32 bits (`EfiPciIoWidthUint32`).
         UINT32 = 2,
-        /// `EfiPciIoWidthUint64`.
+        /// 64 bits (`EfiPciIoWidthUint64`).
         UINT64 = 3,
     }
 }

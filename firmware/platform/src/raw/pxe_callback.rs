@@ -8,17 +8,17 @@ newtype_enum! {
     pub enum PxeBaseCodeFunction: u32 => {
         /// Before the first one.
         FIRST = 0,
-        /// Dhcp's.
+        /// A packet of `EFI_PXE_BASE_CODE_PROTOCOL.Dhcp()`.
         DHCP = 1,
-        /// Discover's.
+        /// A packet of `EFI_PXE_BASE_CODE_PROTOCOL.Discover()`.
         DISCOVER = 2,
-        /// Mtftp's.
+        /// A packet of `EFI_PXE_BASE_CODE_PROTOCOL.Mtftp()`.
         MTFTP = 3,
-        /// UdpWrite's.
+        /// A packet of `EFI_PXE_BASE_CODE_PROTOCOL.UdpWrite()`.
         UDP_WRITE = 4,
-        /// UdpRead's.
+        /// A packet of `EFI_PXE_BASE_CODE_PROTOCOL.UdpRead()`.
         UDP_READ = 5,
-        /// Arp's.
+        /// A packet of `EFI_PXE_BASE_CODE_PROTOCOL.Arp()`.
         ARP = 6,
         /// Of a multicast group.
         IGMP = 7,
@@ -32,9 +32,9 @@ newtype_enum! {
     pub enum PxeBaseCodeCallbackStatus: u32 => {
         /// Before the first one.
         FIRST = 0,
-        /// Go on.
+        /// The function goes on.
         CONTINUE = 1,
-        /// End it.
+        /// The function ends with `EFI_ABORTED`.
         ABORT = 2,
         /// Behind the last one.
         LAST = 3,

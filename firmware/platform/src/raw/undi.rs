@@ -35,18 +35,18 @@ newtype_enum! {
     }
 }
 
-/// `PXE_ROMID_SIGNATURE`.
+/// The first four bytes of the `!PXE` structure (UEFI 2.10, appendix E).
 pub const PXE_ROMID_SIGNATURE: [u8; 4] = *b"!PXE";
-/// `PXE_ROMID_REV`.
+/// Revision of the `!PXE` structure in UNDI 3.1 (UEFI 2.10, appendix E).
 pub const PXE_ROMID_REV: u8 = 2;
 
 /// `PXE_ROMID_IMP_HW_UNDI`: the device itself executes the commands.
 pub const PXE_ROMID_IMP_HW_UNDI: u32 = 0x8000_0000;
 /// `PXE_ROMID_IMP_SW_VIRT_ADDR`: the entry point is an address, else an offset from the structure.
 pub const PXE_ROMID_IMP_SW_VIRT_ADDR: u32 = 0x4000_0000;
-/// `PXE_ROMID_IMP_PROMISCUOUS_RX_SUPPORTED`.
+/// Bit of the field `Implementation`: the UNDI can receive all frames.
 pub const PXE_ROMID_IMP_PROMISCUOUS_RX_SUPPORTED: u32 = 0x0000_0040;
-/// `PXE_ROMID_IMP_BROADCAST_RX_SUPPORTED`.
+/// Bit of the field `Implementation`: the UNDI can receive broadcasts.
 pub const PXE_ROMID_IMP_BROADCAST_RX_SUPPORTED: u32 = 0x0000_0020;
 
 /// A software UNDI's entry point, with the address of a [`PxeCdb`].

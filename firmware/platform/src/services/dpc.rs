@@ -7,7 +7,6 @@ use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, Tpl};
 use uefi::proto::unsafe_protocol;
 use uefi_raw::Status;
 
-/// The protocol.
 #[repr(C)]
 #[unsafe_protocol("480f8ae9-0c46-4aa9-bc89-db9fba619806")]
 struct Dpc {

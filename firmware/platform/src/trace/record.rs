@@ -59,7 +59,7 @@ pub struct Site {
     pub address: u64,
     /// The service's number.
     pub(super) service: usize,
-    /// Calls.
+    /// Number of calls of the service from here.
     pub calls: u64,
     /// Calls that have returned `SUCCESS`, where results are looked at.
     pub succeeded: u64,

@@ -24,7 +24,6 @@ pub(super) enum Table {
     ConOut,
 }
 
-/// A service.
 #[derive(Debug)]
 pub(super) struct Service {
     /// Its name in the specification.
@@ -396,9 +395,9 @@ pub(super) const ALL: &[Service] = &[
     ),
 ];
 
-/// The name of the service that brings frames, and of the one that sends them.
+/// The name of the service that brings frames.
 pub const RECEIVE: &str = "SNP.Receive";
-/// As [`RECEIVE`].
+/// The name of the service that sends frames.
 pub const TRANSMIT: &str = "SNP.Transmit";
 
 /// Whether a call's result is looked at where calls are only counted: those that succeed are the packets.

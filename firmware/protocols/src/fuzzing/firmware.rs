@@ -332,7 +332,6 @@ pub(super) fn shared_event(kind: EventType, tpl: Tpl) -> Event {
     )
 }
 
-/// Closes those.
 pub(super) fn close_shared() {
     with(|state| {
         for event in &mut state.events {

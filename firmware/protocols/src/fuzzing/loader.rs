@@ -214,7 +214,6 @@ impl Token {
     }
 }
 
-/// The loader.
 pub(super) struct Loader {
     pub(super) fake: Fake,
     resident: RefCell<Option<Resident>>,

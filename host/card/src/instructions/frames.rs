@@ -80,7 +80,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// None yet.
     pub(super) fn new() -> Self {
         let mut frame = [0x55; LONGEST];
         let head = head(5000, 5001, LONGEST - HEAD);

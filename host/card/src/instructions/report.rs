@@ -27,7 +27,7 @@ pub struct Counted {
 pub struct InstructionsReport {
     /// As it tells itself.
     pub valgrind: String,
-    /// In order.
+    /// One for each [`Subject`], in the order of its variants.
     pub counted: Vec<Counted>,
 }
 

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-/// The longest.
 const LONGEST: Duration = Duration::from_micros(50);
 /// For a guest that has no room: longer than one takes to copy half of its buffers.
 const NO_ROOM: Duration = Duration::from_micros(200);

@@ -61,7 +61,6 @@ pub(super) mod jump {
     pub(crate) const SLE: u8 = 0xd0;
 }
 
-/// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     pub opcode: u8,

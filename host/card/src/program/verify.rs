@@ -25,7 +25,6 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Reason {
     #[error("beyond the {LONGEST} that a program may have")]

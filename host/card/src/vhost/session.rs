@@ -94,7 +94,6 @@ pub(crate) enum SessionError {
     /// Too few or too many descriptors.
     #[error("the monitor sent {0} descriptors with a message that has another number of them")]
     Descriptors(usize),
-    /// The kernel's.
     #[error("a descriptor of the monitor's: {0}")]
     Kernel(#[from] Errno),
 }

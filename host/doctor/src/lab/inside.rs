@@ -23,7 +23,7 @@ use super::{CAPTURED, STARTED, Trial, outside, planted};
 /// What is to be examined from inside.
 #[derive(Clone, Copy, Debug)]
 pub struct Examination<'a> {
-    /// doctor.efi.
+    /// Path of doctor.efi on the host.
     pub program: &'a Path,
     /// Its options; `standard` for none.
     pub words: &'a str,

@@ -44,7 +44,7 @@ pub enum Packet {
     Error {
         /// The client's transfer port.
         port: u16,
-        /// The text.
+        /// The sender's words (RFC 1350, section 5); may be empty.
         message: String,
     },
     /// A segment of the client's to TCP port 80.
@@ -247,7 +247,7 @@ pub struct Watch {
 /// When a download began and ended, in seconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
-    /// The request.
+    /// When the request was seen.
     pub start: f64,
     /// The acknowledgement of the last byte.
     pub end: f64,

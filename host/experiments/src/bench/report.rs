@@ -36,13 +36,13 @@ pub struct BenchReport {
 pub struct BenchRow {
     /// The stack's short name.
     pub id: String,
-    /// The stack.
+    /// The stack's full name, as tables show it.
     pub stack: String,
-    /// Its version.
+    /// The version of what downloads.
     pub version: String,
     /// `tftp` or `http`.
     pub protocol: String,
-    /// The server.
+    /// The server's name: `atftpd`, `nginx`, `wireboot serve` or `wireboot nic serve`.
     pub server: &'static str,
     /// The file's size in bytes.
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub struct BenchRow {
     pub warm: bool,
     /// Each round's time, from the request to the last acknowledgement.
     pub seconds: Vec<f64>,
-    /// Their median.
+    /// Median of `seconds`.
     pub median_s: f64,
     /// The file's bits over the median, in millions a second.
     pub mbit_s: f64,
@@ -77,9 +77,9 @@ impl BenchRow {
 /// From the first DHCPDISCOVER or Solicit to the first byte of the file that DHCP names.
 #[derive(Debug, Serialize)]
 pub struct Latency {
-    /// The stack.
+    /// The stack's full name, as tables show it.
     pub stack: String,
-    /// Its version.
+    /// The version of what downloads.
     pub version: String,
     /// How it got to run.
     pub start: Start,
@@ -89,15 +89,15 @@ pub struct Latency {
     pub seconds: Vec<f64>,
     /// Number of trials.
     pub n: usize,
-    /// Their median.
+    /// Median of `seconds`.
     pub median_s: f64,
-    /// The shortest.
+    /// The shortest of `seconds`.
     pub lowest_s: f64,
-    /// The longest.
+    /// The longest of `seconds`.
     pub highest_s: f64,
     /// Of each round's time, what went by until the firmware had the program; empty where no firmware fetched one.
     pub firmware_seconds: Vec<f64>,
-    /// Their median.
+    /// Median of `firmware_seconds`; `None` where that is empty.
     pub firmware_median_s: Option<f64>,
 }
 
@@ -132,7 +132,7 @@ impl Latency {
 pub struct Failure {
     /// What it was about.
     pub what: String,
-    /// The reason.
+    /// Why there is no figure, as text for people.
     pub reason: String,
 }
 
@@ -143,7 +143,7 @@ pub struct FailedTrial {
     pub round: u32,
     /// The stack, and what it was to do.
     pub what: String,
-    /// The reason.
+    /// Why there is no figure, as text for people.
     pub reason: String,
 }
 

@@ -41,7 +41,7 @@ impl Drop for Process {
     }
 }
 
-/// Running servers.
+/// Server processes of the lab; dropping this kills them.
 #[derive(Debug)]
 pub struct Servers(Vec<Process>);
 

@@ -39,19 +39,19 @@ impl Server {
     }
 }
 
-/// What downloads.
+/// The program that downloads, and what it needs to start.
 #[derive(Clone, Debug)]
 pub enum Loader {
     /// wireboot.efi, started over PXE by stock firmware.
     Wireboot {
-        /// The program.
+        /// Path of wireboot.efi on the host.
         program: PathBuf,
     },
     /// The firmware's own PXE or HTTP Boot.
     Firmware,
     /// iPXE, started over PXE by stock firmware.
     Ipxe {
-        /// The program.
+        /// Path of iPXE's EFI program on the host.
         program: PathBuf,
         /// Whether it drives the card itself, so that it needs no PXE before it.
         has_drivers: bool,
@@ -60,14 +60,14 @@ pub enum Loader {
     IpxeRom {
         /// The BIOS; none for QEMU's own.
         bios: Option<PathBuf>,
-        /// The ROM.
+        /// Path of the ROM image on the host.
         rom: PathBuf,
     },
     /// GRUB, started over PXE by stock firmware.
     Grub,
     /// wget on a Linux kernel that QEMU loads.
     Linux {
-        /// The kernel.
+        /// The kernel and its modules, from the cache.
         kernel: Kernel,
     },
 }
@@ -107,7 +107,7 @@ pub enum Kind {
     Ipxe,
     /// An operating system.
     Linux,
-    /// Anything else.
+    /// What no row is compared with: GRUB.
     Other,
 }
 

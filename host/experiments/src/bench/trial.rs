@@ -25,9 +25,7 @@ use wireboot_lab::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, Run
 /// Where trials take place.
 #[derive(Debug)]
 pub(crate) struct Testbed<'a> {
-    /// The lab.
     pub lab: &'a Lab,
-    /// Its network.
     pub network: &'a Network,
     /// In which version of IP everything happens.
     pub ip: IpVersion,

@@ -95,7 +95,6 @@ impl CheckpointsReport {
         table.to_string()
     }
 
-    /// For documents.
     pub(crate) fn markdown(&self) -> String {
         let mut text = format!(
             "{}\n\n| {} |\n|{}\n",

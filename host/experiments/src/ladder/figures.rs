@@ -59,7 +59,7 @@ impl Kind {
         Self::Engine,
     ];
 
-    /// For people.
+    /// The heading in tables and charts.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -126,7 +126,7 @@ impl Sample {
     }
 }
 
-/// All rungs.
+/// What a run measured: all rungs, and the machine that they were measured on.
 #[derive(Debug, Serialize)]
 pub struct Ladder {
     /// wireboot's version in the machine.
@@ -201,7 +201,7 @@ impl Ladder {
         self.rungs.iter().filter(move |rung| rung.kind == kind)
     }
 
-    /// The table.
+    /// Tables for a terminal, one for each kind.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();

@@ -10,7 +10,6 @@ use wireboot_wire::tftp::{DEFAULT_BLOCK_SIZE, Options, Packet, Request, Transfer
 
 /// Wait for a packet before the last answer is sent again; doubled each time, up to [`MAX_TIMEOUT`].
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest wait.
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What a client asks for.

@@ -13,7 +13,6 @@ const FAIR: f64 = 3.0;
 /// One crowd at one server, once.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trial {
-    /// The server.
     pub server: Kind,
     /// Clients that began together.
     pub clients: usize,
@@ -63,11 +62,9 @@ pub(super) struct LoadReport {
 /// The trials of one server with one crowd: medians of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct LoadRow {
-    /// The server.
     pub server: Kind,
     /// Clients at once.
     pub clients: usize,
-    /// Rounds.
     pub rounds: usize,
     /// Clients that got all of it, in the worst round.
     pub finished: usize,

@@ -32,7 +32,7 @@ pub enum Unit {
     /// The file's bits over the time that it took.
     #[serde(rename = "Mbit/s")]
     MbitS,
-    /// Time.
+    /// The time that it took, in milliseconds.
     #[serde(rename = "ms")]
     Ms,
 }

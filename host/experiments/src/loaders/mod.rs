@@ -146,7 +146,7 @@ pub fn run(arguments: LoadersArgs) -> Result<()> {
 
 /// What is to be measured.
 pub struct Plan {
-    /// The loaders.
+    /// The loaders, in the order of the report's rows.
     pub loaders: Vec<Loader>,
     /// What they run over.
     pub networks: Vec<Network>,

@@ -33,7 +33,7 @@ pub struct LoadersReport {
 pub struct Column {
     /// The network's short name.
     pub id: &'static str,
-    /// Its name.
+    /// The network's name, as tables show it.
     pub name: String,
     /// Whether it is wireboot's.
     pub is_ours: bool,
@@ -44,7 +44,7 @@ pub struct Column {
 pub struct LoaderRow {
     /// The loader's short name.
     pub id: &'static str,
-    /// Its name.
+    /// The loader's name, as tables show it.
     pub loader: String,
     /// From whom it read.
     pub server: &'static str,
@@ -59,15 +59,15 @@ pub struct LoaderRow {
 /// What was measured of a loader over a network.
 #[derive(Debug, Serialize)]
 pub struct Figure {
-    /// Each trial's.
+    /// Each trial's figure, in the row's unit.
     pub trials: Vec<f64>,
     /// Number of boots.
     pub n: usize,
-    /// Their median.
+    /// Median of `trials`.
     pub median: f64,
-    /// The lowest.
+    /// The lowest of `trials`.
     pub lowest: f64,
-    /// The highest.
+    /// The highest of `trials`.
     pub highest: f64,
     /// For a network of ours, how many times as fast as over each stock firmware: of the medians.
     pub times_stock: BTreeMap<&'static str, f64>,

@@ -37,11 +37,11 @@ const LONGEST: Duration = Duration::from_secs(400);
 /// The programs that take part.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// wireboot.efi
+    /// Path of wireboot.efi on the host.
     pub wireboot: PathBuf,
-    /// wireboot-callers.efi
+    /// Path of wireboot-callers.efi on the host.
     pub callers: PathBuf,
-    /// doctor.efi
+    /// Path of doctor.efi on the host.
     pub doctor: PathBuf,
     /// The wireboot command.
     pub command: PathBuf,

@@ -36,7 +36,7 @@ pub enum Side {
 /// Who carries frames between the cable and the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Card {
-    /// QEMU.
+    /// QEMU itself, without another program.
     Qemu,
     /// `wireboot nic run`, with all offloads.
     Ours,
@@ -76,7 +76,7 @@ pub struct Comparison {
     pub id: &'static str,
     /// In a few words.
     pub title: &'static str,
-    /// The card.
+    /// What is measured: always with `wireboot nic`'s card.
     pub ours: Side,
     /// What it is compared with.
     pub theirs: Side,

@@ -18,7 +18,6 @@ use wireboot_lab::network::SERVER;
 use wireboot_lab::packages::Package;
 use wireboot_lab::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, NetworkCard};
 
-/// A guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guest {
     Ovmf,

@@ -28,7 +28,7 @@ pub struct NicFaultsReport {
 pub struct Cell {
     /// The fault, as `--fault` calls it.
     pub kind: &'static str,
-    /// Who booted.
+    /// The guest's name, as the table heads its column.
     pub guest: &'static str,
     /// What became of it.
     #[serde(flatten)]

@@ -32,7 +32,7 @@ const BUS_MASTER: u16 = 1 << 2;
 /// Where the boots take place.
 #[derive(Debug)]
 pub struct Testbed<'a> {
-    /// The lab.
+    /// The namespaces in which everything runs.
     pub lab: &'a Lab,
     /// What is booted.
     pub system: System,

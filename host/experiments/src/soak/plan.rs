@@ -109,7 +109,7 @@ pub struct Plan {
     /// Frames a second to the machine while the kernel ends the boot services. Few enough not to fill the receive queue before: a full
     /// one would stand still.
     pub frames: u32,
-    /// The cable.
+    /// How the cable loses, delays and slows frames; `None` for a good one.
     #[serde(skip)]
     pub impairment: Option<Impairment>,
 }

@@ -12,7 +12,7 @@ use crate::interface::Interface;
 /// An address with the bits of its network's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// The address.
+    /// An IPv4 or IPv6 address, host bits included.
     pub address: IpAddr,
     /// 0 to 32, or to 128.
     pub prefix: u8,
@@ -35,7 +35,7 @@ impl FromStr for Cidr {
 /// The first and the last of some IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
-    /// The first.
+    /// The first address, which belongs to the range.
     pub first: Ipv4Addr,
     /// The last; not before the first.
     pub last: Ipv4Addr,

@@ -63,9 +63,9 @@ pub enum Destination {
 /// A reply to be sent.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Where to.
+    /// Where the reply goes, by RFC 2131, section 4.1.
     pub destination: Destination,
-    /// The message.
+    /// The DHCP message, not yet encoded.
     pub message: Message,
 }
 

@@ -11,7 +11,6 @@ use super::select::{Selection, Validators, select};
 use super::status::Status;
 use crate::directory::{Content, Directory, OpenError};
 
-/// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub status: Status,

@@ -36,7 +36,6 @@ fn short_block(client: IpAddr) -> u16 {
     (MTU - frame::ip_header_len(client) - UDP_HEADER - DATA_HEADER_LEN) as u16
 }
 
-/// A transfer.
 #[derive(Debug)]
 struct Download {
     peer: Peer,
@@ -68,7 +67,6 @@ pub(super) enum FlowStep {
     Over,
 }
 
-/// All transfers.
 #[derive(Debug)]
 pub(super) struct Downloads {
     all: Vec<Download>,

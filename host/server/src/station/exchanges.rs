@@ -38,7 +38,6 @@ const LONGEST_PACKET: usize = 65_535;
 /// Bytes that TCP is told of ahead of what is acknowledged. It takes up to 1 GiB.
 const AHEAD: u64 = 64 << 20;
 
-/// A connection.
 #[derive(Debug)]
 struct Exchange {
     peer: Peer,
@@ -87,7 +86,6 @@ struct Served {
     left: u64,
 }
 
-/// All connections.
 pub(super) struct Exchanges {
     all: Vec<Exchange>,
     sequence: InitialSequence,

@@ -27,15 +27,15 @@ impl Part {
 /// A piece of a frame's payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
-    /// These bytes.
+    /// Bytes in memory.
     Bytes(&'a [u8]),
     /// Bytes of a file.
     File {
-        /// The file.
+        /// The file to read from.
         content: &'a Content,
         /// Where they begin.
         offset: u64,
-        /// How many.
+        /// How many bytes, at least 1.
         len: usize,
         /// The file must be looked at when they have been read ([`Content::read_where_it_lies`]).
         looks: bool,

@@ -19,7 +19,6 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A report under way.
 #[derive(Debug)]
 pub(super) enum ReportUpload {
-    /// It comes.
     Coming(Coming),
     /// A thread writes it: disks are slow. Its answer comes from there.
     Written(Receiver<Response>),

@@ -38,7 +38,6 @@ pub(super) enum Claim {
     Granted(Place),
     /// The client has one already, or waits for it.
     Repeated,
-    /// Later.
     Full,
 }
 

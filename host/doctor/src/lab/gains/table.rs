@@ -205,7 +205,6 @@ impl Table {
         text
     }
 
-    /// For documents.
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
             "{}\n\n| {} |\n|{}\n",
