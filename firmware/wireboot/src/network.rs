@@ -21,7 +21,7 @@ use wireboot_platform::claim::pci::Claim;
 use wireboot_platform::console::Key;
 use wireboot_platform::idle::IdleTimer;
 use wireboot_platform::processors::{self, Processor};
-use wireboot_platform::{Clock, Handle, console, memory, random};
+use wireboot_platform::{Clock, Handle, console, exit, memory, random};
 use wireboot_ring::{Receiver, Sender};
 
 /// How long the BSP polls for an answer, in microseconds: longer than small exchanges with servers near by take. It idles
@@ -345,7 +345,15 @@ impl Network {
     pub fn halt(&mut self) {
         let nic = match core::mem::replace(&mut self.placement, Placement::Stopped) {
             Placement::Local(service) => Some(service.into_nic().into_nic()),
-            Placement::Remote(tasks) => tasks.end(self.clock).ok().map(|(nic, _)| nic),
+            Placement::Remote(tasks) => match tasks.end(self.clock) {
+                Ok((nic, _)) => Some(nic),
+                Err(lost) => {
+                    // Nothing is freed here, and what runs on must not find its memory in other hands.
+                    core::mem::forget(lost);
+                    exit::stop_all();
+                    None
+                }
+            },
             Placement::Stopped => None,
         };
         if let Some(mut nic) = nic {

@@ -10,8 +10,11 @@ use core::arch::asm;
 
 /// The timer's interrupt. Which one does not matter: nothing else raises interrupts here.
 const VECTOR: u8 = 0x40;
-/// How long the timer is compared with the clock, in microseconds.
+/// How long the timer is compared with the clock, in microseconds, and how often where a hypervisor runs something else meanwhile.
 const CALIBRATION: u64 = 500;
+const CALIBRATIONS: usize = 5;
+/// What such a comparison may last longer.
+const DISTURBANCE: u64 = 100;
 
 /// The local APIC of the processor that it was made on, and for no other.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// The calling processor's timer, calibrated; takes half a millisecond. None on the BSP, whose timer and
+    /// The calling processor's timer, calibrated; takes half a millisecond, undisturbed. None on the BSP, whose timer and
     /// gates are the firmware's, and where there is no such timer.
     #[must_use]
     pub fn here(clock: Clock) -> Option<Self> {
@@ -38,18 +41,17 @@ impl Parking {
         unsafe {
             apic.write(TIMER, MASKED | u32::from(VECTOR));
             apic.write(DIVIDE, BY_1);
-            apic.write(INITIAL_COUNT, u32::MAX);
         }
-        let start = clock.micros();
-        let elapsed = loop {
-            let elapsed = clock.micros() - start;
-            if elapsed >= CALIBRATION {
-                break elapsed;
-            }
-        };
-        let ticks = u32::MAX - apic.read(CURRENT_COUNT);
+        let rate = calibrated(|| {
+            let start = clock.micros();
+            // SAFETY: the timer is masked.
+            unsafe { apic.write(INITIAL_COUNT, u32::MAX) };
+            while clock.micros() - start < CALIBRATION {}
+            let ticks = u32::MAX - apic.read(CURRENT_COUNT);
+            (ticks, clock.micros() - start)
+        });
         let parking = Self {
-            rate: u32::try_from(u64::from(ticks) / elapsed).ok()?,
+            rate,
             apic,
             timer,
             divide,
@@ -74,6 +76,21 @@ impl Parking {
     }
 }
 
+/// Ticks of the timer in a microsecond, by comparisons that each give the ticks and a time in microseconds that was at least as long. A
+/// disturbed one thus says too few, and the processor is parked too short: with too many it might not wake for seconds.
+fn calibrated(mut compare: impl FnMut() -> (u32, u64)) -> u32 {
+    let mut rate = 0;
+    for _ in 0..CALIBRATIONS {
+        let (ticks, micros) = compare();
+        let found = u64::from(ticks) / micros.max(1);
+        rate = rate.max(u32::try_from(found).unwrap_or(u32::MAX));
+        if micros <= CALIBRATION + DISTURBANCE {
+            break;
+        }
+    }
+    rate
+}
+
 impl Drop for Parking {
     fn drop(&mut self) {
         // SAFETY: as the firmware had it, with the count at 0: nothing comes.
@@ -82,5 +99,34 @@ impl Drop for Parking {
             self.apic.write(DIVIDE, self.divide);
             self.apic.write(TIMER, self.timer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What these comparisons make of a timer, and how many were made.
+    fn of(compared: &[(u32, u64)]) -> (u32, usize) {
+        let mut count = 0;
+        let rate = calibrated(|| {
+            count += 1;
+            compared[count - 1]
+        });
+        (rate, count)
+    }
+
+    #[test]
+    fn a_disturbed_comparison_never_says_too_much() {
+        // A thousand ticks in a microsecond.
+        assert_eq!(of(&[(500_000, 500)]), (1000, 1));
+        assert_eq!(of(&[(500_000, 600)]), (833, 1));
+        // The processor had to wait a second: before the timer was read, and behind it.
+        assert_eq!(of(&[(1_000_500_000, 1_000_500), (510_000, 510)]), (1000, 2));
+        assert_eq!(of(&[(500_000, 1_000_500), (510_000, 510)]), (1000, 2));
+        let worst = [(500_000, 10_000); CALIBRATIONS];
+        assert_eq!(of(&worst), (50, CALIBRATIONS));
+        // One that stands still.
+        assert_eq!(of(&[(0, 500)]), (0, 1));
     }
 }
