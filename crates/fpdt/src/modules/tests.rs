@@ -31,12 +31,7 @@ fn each_type_of_record_is_read() {
         record(0x1011, 1, 22, b"SnpDxe"),
         record(0x1013, 7, 23, &[2; 8]),
         // The name of the device, not the module's.
-        record(
-            0x1014,
-            6,
-            24,
-            &[&[2; 8][..], b"PciRoot(0x0)/MAC(525400770002)"].concat(),
-        ),
+        record(0x1014, 6, 24, b"a numberPciRoot(0x0)/MAC(525400770002)"),
         // Another's.
         record(0x3000, 5, 25, &[2; 8]),
     ]);

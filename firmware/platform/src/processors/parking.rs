@@ -43,12 +43,12 @@ impl Parking {
             apic.write(DIVIDE, BY_1);
         }
         let rate = calibrated(|| {
-            let start = clock.micros();
-            // SAFETY: the timer is masked.
-            unsafe { apic.write(INITIAL_COUNT, u32::MAX) };
-            while clock.micros() - start < CALIBRATION {}
-            let ticks = u32::MAX - apic.read(CURRENT_COUNT);
-            (ticks, clock.micros() - start)
+            compared(
+                || clock.micros(),
+                // SAFETY: the timer is masked.
+                || unsafe { apic.write(INITIAL_COUNT, u32::MAX) },
+                || u32::MAX - apic.read(CURRENT_COUNT),
+            )
         });
         let parking = Self {
             rate,
@@ -74,6 +74,19 @@ impl Parking {
             self.apic.write(END_OF_INTERRUPT, 0);
         }
     }
+}
+
+/// The ticks of a timer from `start` on, and a time in microseconds that is at least as long, whatever comes between.
+fn compared(
+    micros: impl Fn() -> u64,
+    start: impl FnOnce(),
+    ticks: impl FnOnce() -> u32,
+) -> (u32, u64) {
+    let begin = micros();
+    start();
+    while micros() - begin < CALIBRATION {}
+    let ticks = ticks();
+    (ticks, micros() - begin)
 }
 
 /// Ticks of the timer in a microsecond, by comparisons that each give the ticks and a time in microseconds that was at least as long. A
@@ -105,6 +118,33 @@ impl Drop for Parking {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The processor has to wait for a second when it is about to start the timer, or to read it.
+    #[test]
+    fn no_wait_makes_the_timer_faster() {
+        use core::cell::Cell;
+        for (before_start, before_read) in [(0, 0), (1_000_000, 0), (0, 1_000_000)] {
+            let (now, begun) = (Cell::new(0), Cell::new(0));
+            let pass = |micros: u64| now.set(now.get() + micros);
+            let (ticks, micros) = compared(
+                || {
+                    pass(1);
+                    now.get()
+                },
+                || {
+                    pass(before_start);
+                    begun.set(now.get());
+                },
+                || {
+                    pass(before_read);
+                    (1000 * (now.get() - begun.get())) as u32
+                },
+            );
+            let rate = u64::from(ticks) / micros;
+            assert!(rate <= 1000, "{before_start}, {before_read}: {rate}");
+            assert!(ticks > 0 && micros >= CALIBRATION);
+        }
+    }
 
     /// What these comparisons make of a timer, and how many were made.
     fn of(compared: &[(u32, u64)]) -> (u32, usize) {
