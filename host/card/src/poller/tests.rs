@@ -458,6 +458,8 @@ fn a_frame_goes_by_the_pair_that_a_program_chooses() {
     };
     // The same ring: both send what is in it.
     guest.start_pair(second, 1);
+    // What is sent before the card has seen that goes by the first.
+    guest.poller.statistics().unwrap();
     guest.send();
     comes(1);
     comes(1);
