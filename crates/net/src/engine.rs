@@ -2,6 +2,7 @@
 
 use crate::bootp::CLIENT_PORT;
 use crate::datagrams::DatagramSink;
+use crate::echo;
 use crate::interface::Delivery;
 use crate::packet::{
     self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, Version,
@@ -357,6 +358,7 @@ impl Ingress<'_> {
                 }
             }
             Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
+            Some(Delivery::Echo(news)) => echo::take(&mut self.state.echoes, &news, self.now),
             Some(Delivery::Neighbor(update)) => self.state.team.tell_all(&update),
         }
     }

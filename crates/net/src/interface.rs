@@ -9,13 +9,14 @@ pub use leader_routes::Route;
 pub use v4::Ipv4Config;
 pub use v6::RouterInfo;
 
+use crate::echo::{self, EchoNews};
 use crate::error::NetError;
 use crate::fragments::Fragments;
 use crate::ipv6::cache::{Cache, Due, NeighborUpdate};
 use crate::ipv6::multicast_mac;
 use crate::ipv6::source::{Candidate, order};
-use crate::output::{Path, datagram_len};
-use crate::packet::{BROADCAST, Version, put};
+use crate::output::{Path, datagram_len, headers_len};
+use crate::packet::{BROADCAST, ETHERNET_HEADER, Version, put};
 use crate::path_mtu::{self, PathMtus, TooBig};
 use crate::quote::{Quoted, port_unreachable};
 use crate::random::Random;
@@ -43,6 +44,8 @@ pub(crate) enum Delivery {
     Refused(Quoted),
     /// A packet of ours was too long for the path.
     TooBig(TooBig),
+    /// An echo request, perhaps one of ours, was answered or too long.
+    Echo(EchoNews),
     /// A neighbour told its Ethernet address.
     Neighbor(NeighborUpdate),
 }
@@ -238,6 +241,32 @@ impl Interface {
         Ok(())
     }
 
+    /// Sends an ICMP message without its checksum, as [`Self::send`] sends datagrams.
+    ///
+    /// # Errors
+    /// Those of [`Self::send`].
+    pub(crate) fn send_echo(
+        &mut self,
+        remote: IpAddr,
+        mut message: Vec<u8>,
+        now: Instant,
+    ) -> Result<(), NetError> {
+        let way = self.source_and_hop(remote, now);
+        let (local, hop) = way.ok_or(NetError::Unreachable)?;
+        if headers_len(&remote) - ETHERNET_HEADER + message.len() > usize::from(self.link_mtu) {
+            return Err(NetError::TooLong);
+        }
+        if !self.outbox.has_room() {
+            return Err(NetError::Full);
+        }
+        let to = self.toward(hop, now);
+        let protocol = echo::seal(local, remote, &mut message);
+        let frame = self.over([0; 6], (local, remote)).frame(protocol, &message);
+        let out = outgoing(frame, Offload::None, to, now);
+        self.outbox.push_datagram(out);
+        Ok(())
+    }
+
     /// Sends a UDP datagram to all on the link, with or without an address of ours.
     pub(crate) fn broadcast(
         &mut self,
@@ -384,8 +413,17 @@ fn group_mac(hop: IpAddr) -> Option<MacAddress> {
     }
 }
 
-/// What an ICMP error message to us says of a packet of ours. `path`: where the message came from and went to.
-fn error_delivery(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<Delivery> {
+/// What an ICMP message to us says of a packet of ours. `path`: where the message came from and went to. `fragmented`: it came in fragments, as no message of
+/// echo that is taken.
+fn icmp_delivery(
+    version: Version,
+    path: (IpAddr, IpAddr),
+    message: &[u8],
+    fragmented: bool,
+) -> Option<Delivery> {
+    if let Some(news) = echo::parse(version, path, message) {
+        return (!fragmented).then_some(Delivery::Echo(news));
+    }
     if let Some(quoted) = port_unreachable(version, message) {
         // The host that was meant must say so itself: what routers say is often passing.
         let itself = quoted.remote.ip() == path.0 && quoted.local.ip() == path.1;

@@ -31,15 +31,19 @@ pub(crate) struct TooBig {
 
 /// Reads Packet Too Big (ICMPv6) or Fragmentation Needed (ICMPv4), whose checksum is right.
 pub(crate) fn parse(version: Version, message: &[u8]) -> Option<TooBig> {
-    let [kind, code, _, _, mtu @ ..] = array::<8>(message, 0)?;
     let quoted = read(version, message.get(8..)?)?;
+    let mtu = told(version, message, quoted.len)?;
+    Some(TooBig { quoted, mtu })
+}
+
+/// What such a message about a packet of `len` bytes says: at least what every path carries, and less than `len`.
+pub(crate) fn told(version: Version, message: &[u8], len: usize) -> Option<u16> {
+    let [kind, code, _, _, mtu @ ..] = array::<8>(message, 0)?;
     let mtu = u32::from_be_bytes(mtu);
     let (expected, mtu) = match version {
         Version::V4 => {
             let mtu = match mtu & 0xffff {
-                0 => PLATEAUS
-                    .into_iter()
-                    .find(|mtu| usize::from(*mtu) < quoted.len)?,
+                0 => PLATEAUS.into_iter().find(|mtu| usize::from(*mtu) < len)?,
                 mtu => (mtu as u16).max(MIN_MTU_V4),
             };
             ((3, 4), mtu)
@@ -50,8 +54,8 @@ pub(crate) fn parse(version: Version, message: &[u8]) -> Option<TooBig> {
             u16::try_from(mtu).ok().filter(|mtu| *mtu >= MIN_MTU)?,
         ),
     };
-    let right = (kind, code) == expected && usize::from(mtu) < quoted.len;
-    right.then_some(TooBig { quoted, mtu })
+    let right = (kind, code) == expected && usize::from(mtu) < len;
+    right.then_some(mtu)
 }
 
 /// What is known of paths. Each destination: its MTU, and until when that is believed.

@@ -5,7 +5,7 @@
 
 use crate::ipv6::{icmp, is_unicast};
 use crate::packet::{IPV6_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Version, array, be16, be32, be128};
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The start of a segment or datagram that we sent, as somebody says. Packets of ours have no extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,21 @@ pub(crate) struct Quoted {
     pub len: usize,
 }
 
+/// The start of any IP packet of ours, as somebody says.
+pub(crate) struct QuotedPacket<'a> {
+    pub protocol: u8,
+    pub local: IpAddr,
+    pub remote: IpAddr,
+    /// Of the whole packet, IP header included.
+    pub len: usize,
+    /// What there is behind the IP header.
+    pub transport: &'a [u8],
+}
+
 /// Reads the start of an IP packet.
-pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
+pub(crate) fn packet(version: Version, bytes: &[u8]) -> Option<QuotedPacket<'_>> {
     let first = *bytes.first()?;
-    let (protocol, local, remote, len, transport) = match version {
+    match version {
         Version::V4 => {
             let header_len = usize::from(first & 0xf) * 4;
             let fragment = be16(bytes, 6)? & 0x1fff;
@@ -31,9 +42,13 @@ pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
             if first >> 4 != 4 || header_len < 20 || fragment != 0 || remote.is_multicast() {
                 return None;
             }
-            let len = usize::from(be16(bytes, 2)?);
-            let transport = bytes.get(header_len..)?;
-            (*bytes.get(9)?, local.into(), remote.into(), len, transport)
+            Some(QuotedPacket {
+                protocol: *bytes.get(9)?,
+                local: local.into(),
+                remote: remote.into(),
+                len: usize::from(be16(bytes, 2)?),
+                transport: bytes.get(header_len..)?,
+            })
         }
         Version::V6 => {
             let local = Ipv6Addr::from(be128(bytes, 8)?);
@@ -41,22 +56,31 @@ pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
             if first >> 4 != 6 || !is_unicast(remote) {
                 return None;
             }
-            let len = IPV6_HEADER + usize::from(be16(bytes, 4)?);
-            let transport = bytes.get(IPV6_HEADER..)?;
-            (*bytes.get(6)?, local.into(), remote.into(), len, transport)
+            Some(QuotedPacket {
+                protocol: *bytes.get(6)?,
+                local: local.into(),
+                remote: remote.into(),
+                len: IPV6_HEADER + usize::from(be16(bytes, 4)?),
+                transport: bytes.get(IPV6_HEADER..)?,
+            })
         }
-    };
-    let [a, b, c, d, sequence @ ..] = array::<8>(transport, 0)?;
-    let sequence = match protocol {
+    }
+}
+
+/// Reads the start of an IP packet with a segment or datagram.
+pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
+    let packet = packet(version, bytes)?;
+    let [a, b, c, d, sequence @ ..] = array::<8>(packet.transport, 0)?;
+    let sequence = match packet.protocol {
         PROTOCOL_TCP => Some(u32::from_be_bytes(sequence)),
         PROTOCOL_UDP => None,
         _ => return None,
     };
     Some(Quoted {
-        local: SocketAddr::new(local, u16::from_be_bytes([a, b])),
-        remote: SocketAddr::new(remote, u16::from_be_bytes([c, d])),
+        local: SocketAddr::new(packet.local, u16::from_be_bytes([a, b])),
+        remote: SocketAddr::new(packet.remote, u16::from_be_bytes([c, d])),
         sequence,
-        len,
+        len: packet.len,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The state of the network, which a turn of the engine and the tasks' handles change.
 
 use crate::datagrams::{Binding, Queue};
+use crate::echo;
 use crate::interface::Interface;
 use crate::random::Random;
 use crate::tap::Tap;
@@ -13,6 +14,7 @@ use wireboot_nic::{Properties, Steering};
 pub(crate) struct NetState {
     pub interface: Interface,
     pub udp: Vec<Binding>,
+    pub echoes: Vec<echo::Binding>,
     pub flows: Flows,
     pub bootp: Option<Queue>,
     /// Where somebody else listens.
@@ -28,6 +30,7 @@ impl NetState {
         Self {
             interface: Interface::new(properties, random),
             udp: Vec::new(),
+            echoes: Vec::new(),
             flows: Flows::default(),
             bootp: None,
             tap: None,

@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791), ARP (RFC 826, RFC 5227) and ICMP (RFC 792).
 
-use super::{Delivery, Interface, NextHop, error_delivery};
+use super::{Delivery, Interface, NextHop, icmp_delivery};
 use crate::checksum;
 use crate::fragments::Fragment;
 use crate::ipv6::cache::NeighborUpdate;
@@ -126,7 +126,7 @@ impl Interface {
         let path = (packet.src_addr().into(), packet.dst_addr().into());
         let protocol = packet.next_header().into();
         if packet.frag_offset() == 0 && !packet.more_frags() {
-            return self.upper4(path, protocol, packet.payload(), now);
+            return self.upper4(path, protocol, packet.payload(), false, now);
         }
         let fragment = Fragment {
             path,
@@ -137,7 +137,7 @@ impl Interface {
             payload: packet.payload(),
         };
         let whole = self.fragments.take(&fragment, now)?;
-        self.upper4(path, whole.protocol, &whole.payload, now)
+        self.upper4(path, whole.protocol, &whole.payload, true, now)
     }
 
     fn upper4(
@@ -145,18 +145,25 @@ impl Interface {
         path: (IpAddr, IpAddr),
         protocol: u8,
         payload: &[u8],
+        fragmented: bool,
         now: Instant,
     ) -> Option<Delivery> {
         match protocol {
             PROTOCOL_TCP | PROTOCOL_UDP => Some(self.whole(path, protocol, payload, true)),
             PROTOCOL_ICMP if checksum::verify(0, Parts::new(&[payload])) => {
-                self.icmp(path, payload, now)
+                self.icmp(path, payload, fragmented, now)
             }
             _ => None,
         }
     }
 
-    fn icmp(&mut self, path: (IpAddr, IpAddr), message: &[u8], now: Instant) -> Option<Delivery> {
+    fn icmp(
+        &mut self,
+        path: (IpAddr, IpAddr),
+        message: &[u8],
+        fragmented: bool,
+        now: Instant,
+    ) -> Option<Delivery> {
         if message.starts_with(&[ECHO_REQUEST, 0]) {
             if self.mute {
                 return None;
@@ -166,7 +173,7 @@ impl Interface {
             self.send_icmp((path.1, path.0), reply, now);
             return None;
         }
-        error_delivery(Version::V4, path, message)
+        icmp_delivery(Version::V4, path, message, fragmented)
     }
 
     /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1).

@@ -1,6 +1,6 @@
 //! IPv6 (RFC 8200), neighbour and router discovery (RFC 4861), ICMPv6 (RFC 4443) on the link.
 
-use super::{Delivery, Interface, NextHop, error_delivery, group_mac};
+use super::{Delivery, Interface, NextHop, group_mac, icmp_delivery};
 use crate::fragments::Fragment;
 use crate::ipv6::cache::NeighborUpdate;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
@@ -269,7 +269,7 @@ impl Interface {
                     self.answer6(&reply, None, now);
                     return None;
                 }
-                error_delivery(Version::V6, path, message)
+                icmp_delivery(Version::V6, path, message, upper.fragmented)
             }
         }
     }

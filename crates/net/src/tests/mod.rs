@@ -5,6 +5,7 @@ mod attacks;
 pub(crate) mod card;
 pub(crate) mod datagrams;
 mod downloads;
+mod echo;
 pub(crate) mod forged;
 mod fragments;
 mod headers;

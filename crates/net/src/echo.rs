@@ -1,0 +1,226 @@
+//! Echo sockets (RFC 792, RFC 4443): whether a host answers, how long that takes, and how long packets to it may be.
+
+use crate::checksum;
+use crate::error::NetError;
+use crate::ipv6::header::ICMP;
+use crate::ipv6::icmp;
+use crate::output::headers_len;
+use crate::packet::{ETHERNET_HEADER, PROTOCOL_ICMP, Version, array, put};
+use crate::path_mtu;
+use crate::quote;
+use crate::stack::Stack;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use core::net::IpAddr;
+use wireboot_tcp::Instant;
+
+const REQUEST_V4: u8 = 8;
+const REPLY_V4: u8 = 0;
+const REQUEST_V6: u8 = 128;
+const REPLY_V6: u8 = 129;
+/// Bytes of a message before its data.
+const HEADER: usize = 8;
+/// Replies that wait for a reader that is slow.
+const WAITING: usize = 256;
+
+/// An answer to an echo request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EchoReply {
+    /// That of the request.
+    pub sequence: u16,
+    /// When it came.
+    pub at: Instant,
+}
+
+/// A socket of one host's echo replies. Dropping it closes it.
+pub struct EchoSocket {
+    stack: Stack,
+    remote: IpAddr,
+    identifier: u16,
+}
+
+impl Stack {
+    /// A socket for echo requests to `remote`.
+    #[must_use]
+    pub fn echo(&self, remote: IpAddr) -> EchoSocket {
+        let identifier = self.random() as u16;
+        self.state().echoes.push(Binding {
+            remote,
+            identifier,
+            replies: VecDeque::new(),
+            too_big: None,
+        });
+        EchoSocket {
+            stack: self.clone(),
+            remote,
+            identifier,
+        }
+    }
+}
+
+impl EchoSocket {
+    /// Sends a request in an IP packet of `packet_bytes`, or of the shortest that holds one, which nobody on its way may cut.
+    ///
+    /// # Errors
+    /// [`NetError::Unreachable`] without an address or route, [`NetError::TooLong`] beyond the link's MTU, [`NetError::Full`] when too many packets wait.
+    pub fn send(&self, sequence: u16, packet_bytes: u16) -> Result<(), NetError> {
+        let header = headers_len(&self.remote) - ETHERNET_HEADER;
+        let len = usize::from(packet_bytes).saturating_sub(header).max(HEADER);
+        let mut message = vec![0; len];
+        let kind = match self.remote {
+            IpAddr::V4(_) => REQUEST_V4,
+            IpAddr::V6(_) => REQUEST_V6,
+        };
+        put(&mut message, 0, [kind, 0, 0, 0]);
+        put(&mut message, 4, self.identifier.to_be_bytes());
+        put(&mut message, 6, sequence.to_be_bytes());
+        let now = self.stack.now();
+        let mut state = self.stack.state();
+        state.interface.send_echo(self.remote, message, now)
+    }
+
+    /// The next reply that came whole: what came in fragments is forgotten.
+    #[must_use]
+    pub fn try_receive(&self) -> Option<EchoReply> {
+        self.binding(|binding| binding.replies.pop_front())
+    }
+
+    /// How long a packet may be at most, by what somebody on the way has said last of a request (RFC 1191, RFC 8201).
+    #[must_use]
+    pub fn too_big(&self) -> Option<u16> {
+        self.binding(|binding| binding.too_big)
+    }
+
+    fn binding<T>(&self, with: impl FnOnce(&mut Binding) -> Option<T>) -> Option<T> {
+        let mut state = self.stack.state();
+        let (remote, identifier) = (self.remote, self.identifier);
+        with(find(&mut state.echoes, remote, identifier)?)
+    }
+}
+
+impl Drop for EchoSocket {
+    fn drop(&mut self) {
+        let is_this =
+            |one: &Binding| (one.remote, one.identifier) == (self.remote, self.identifier);
+        let mut state = self.stack.state();
+        if let Some(place) = state.echoes.iter().position(is_this) {
+            state.echoes.swap_remove(place);
+        }
+    }
+}
+
+/// An open socket.
+pub(crate) struct Binding {
+    remote: IpAddr,
+    identifier: u16,
+    replies: VecDeque<EchoReply>,
+    too_big: Option<u16>,
+}
+
+fn find(bindings: &mut [Binding], remote: IpAddr, identifier: u16) -> Option<&mut Binding> {
+    let is_this = |one: &&mut Binding| (one.remote, one.identifier) == (remote, identifier);
+    bindings.iter_mut().find(is_this)
+}
+
+/// What a message says of a request that may be one of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EchoNews {
+    remote: IpAddr,
+    identifier: u16,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// It was answered.
+    Reply { sequence: u16 },
+    /// It was too long for the path, which takes so much.
+    TooBig { mtu: u16 },
+}
+
+/// Reads a message from `path.0` to `path.1`, whose checksum is right.
+pub(crate) fn parse(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<EchoNews> {
+    let reply = match version {
+        Version::V4 => REPLY_V4,
+        Version::V6 => REPLY_V6,
+    };
+    let [kind, code, _, _, a, b, c, d] = array::<HEADER>(message, 0)?;
+    if (kind, code) == (reply, 0) {
+        return Some(EchoNews {
+            remote: path.0,
+            identifier: u16::from_be_bytes([a, b]),
+            what: What::Reply {
+                sequence: u16::from_be_bytes([c, d]),
+            },
+        });
+    }
+    let quoted = quote::packet(version, message.get(HEADER..)?)?;
+    let mtu = path_mtu::told(version, message, quoted.len)?;
+    let request = match version {
+        Version::V4 => (PROTOCOL_ICMP, REQUEST_V4),
+        Version::V6 => (ICMP, REQUEST_V6),
+    };
+    let [kind, _, _, _, a, b, ..] = array::<HEADER>(quoted.transport, 0)?;
+    let ours = (quoted.protocol, kind) == request && quoted.local == path.1;
+    ours.then_some(EchoNews {
+        remote: quoted.remote,
+        identifier: u16::from_be_bytes([a, b]),
+        what: What::TooBig { mtu },
+    })
+}
+
+/// Gives news to the socket of the host and the identifier, if there is one.
+pub(crate) fn take(bindings: &mut [Binding], news: &EchoNews, now: Instant) {
+    let Some(binding) = find(bindings, news.remote, news.identifier) else {
+        return;
+    };
+    match news.what {
+        What::Reply { sequence } if binding.replies.len() < WAITING => {
+            binding.replies.push_back(EchoReply { sequence, at: now });
+        }
+        What::Reply { .. } => {}
+        What::TooBig { mtu } => binding.too_big = Some(mtu),
+    }
+}
+
+/// Sets the checksum of a message that has zero there. Returns its IP protocol.
+pub(crate) fn seal(local: IpAddr, remote: IpAddr, message: &mut [u8]) -> u8 {
+    match (local, remote) {
+        (IpAddr::V6(local), IpAddr::V6(remote)) => {
+            icmp::seal(local, remote, message);
+            ICMP
+        }
+        _ => {
+            let sum = checksum::compute(0, message);
+            put(message, 2, sum.to_be_bytes());
+            PROTOCOL_ICMP
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_message_is_read_or_refused(
+            v6 in any::<bool>(),
+            kind in prop_oneof![Just(0u8), Just(2), Just(3), Just(129), any::<u8>()],
+            code in prop_oneof![Just(0u8), Just(4), any::<u8>()],
+            rest in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let (version, path): (_, (IpAddr, IpAddr)) = match v6 {
+                true => (Version::V6, (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::UNSPECIFIED.into())),
+                false => (Version::V4, (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::UNSPECIFIED.into())),
+            };
+            let message = [&[kind, code], &rest[..]].concat();
+            let is_reply = (kind, code) == (if v6 { REPLY_V6 } else { REPLY_V4 }, 0);
+            let news = parse(version, path, &message);
+            let replied = matches!(news, Some(EchoNews { what: What::Reply { .. }, .. }));
+            prop_assert_eq!(replied, is_reply && message.len() >= HEADER);
+        }
+    }
+}
