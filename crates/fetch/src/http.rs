@@ -27,7 +27,7 @@ pub(crate) mod source;
 pub use connections::Connections;
 pub use download::{Fetched, get};
 pub use error::{ChunkError, HeadError, HttpError, Problem};
-pub use exchange::{Request, ResponseHead};
+pub use exchange::{Request, ResponseHead, ask_on};
 pub(crate) use exchange::{Taker, exchange};
 pub(crate) use piece::{Carrier, Piece, Tally};
 pub use source::HttpStats;

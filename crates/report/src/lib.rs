@@ -32,6 +32,7 @@ pub mod memory;
 pub mod network;
 mod profile;
 mod remarks;
+pub mod servers;
 mod surroundings;
 pub mod sweep;
 pub mod throughput;
@@ -43,6 +44,7 @@ pub use ladder::Ladder;
 pub use memory::Memory;
 pub use network::Network;
 pub use profile::{Profile, ProfiledImage};
+pub use servers::Server;
 pub use surroundings::{Pcie, RoundTrip, Surroundings};
 pub use throughput::Throughput;
 pub use trace::Trace;
@@ -132,6 +134,9 @@ pub struct Report {
     /// What TCP and UDP moved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<Throughput>,
+    /// What boot servers grant, and what the paths to them carry.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Server>,
     /// A file by TFTP in blocks and windows of many sizes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sweep: Vec<sweep::Cell>,

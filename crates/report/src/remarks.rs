@@ -23,6 +23,7 @@ impl Report {
     pub fn lacks_a_check(&self) -> bool {
         let brought = |one: &NotMeasured| match one.check.as_str() {
             "net" => self.surroundings.is_some(),
+            "servers" => !self.servers.is_empty(),
             "boot" => !self.dry_boots.is_empty(),
             "cost" => !self.costs.is_empty(),
             "dma" => self.memory.is_some(),
@@ -90,6 +91,7 @@ mod tests {
         }
         let mut report = Report::new();
         report.surroundings = Some(Default::default());
+        report.servers = vec![Default::default()];
         report.dry_boots = vec![Default::default()];
         report.costs = vec![Default::default()];
         report.memory = Some(Default::default());
@@ -108,6 +110,7 @@ mod tests {
             let mut others = report.clone();
             match check {
                 "net" => others.surroundings = None,
+                "servers" => others.servers.clear(),
                 "boot" => others.dry_boots.clear(),
                 "cost" => others.costs.clear(),
                 "dma" => others.memory = None,

@@ -1,8 +1,9 @@
 //! What doctor.efi can be asked for, by the words of its options. A report names its checks by the same words.
 
 /// Words that ask for one check each.
-pub const CHECKS: [&str; 11] = [
-    "check", "net", "boot", "cost", "dma", "frames", "trace", "profile", "sweep", "iperf3", "ttcp",
+pub const CHECKS: [&str; 12] = [
+    "check", "net", "servers", "boot", "cost", "dma", "frames", "trace", "profile", "sweep",
+    "iperf3", "ttcp",
 ];
 
 /// Words that ask for several checks at once.

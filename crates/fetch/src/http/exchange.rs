@@ -221,18 +221,33 @@ async fn ask(
     request: &Request,
 ) -> Result<(Head, Vec<(String, String)>), Problem> {
     let received = stream.received();
-    let talk = async {
-        let sent = stream.write_all(&request.bytes).await;
-        sent.map_err(Problem::connection)?;
-        for _ in 0..INTERIM_LIMIT {
-            let mut reader = HeadReader::default();
-            let head = receive_head(stream, &mut reader).await?;
-            if !(100..200).contains(&head.status) {
-                return Ok((head, reader.fields()));
-            }
-        }
-        Err(Problem::Head(HeadError::Interim))
-    };
+    let talk = talk(stream, &request.bytes);
     let mut patience = Patience::new(stack, server.ip(), Floor::default(), 0);
     patience.attend(received, talk, || 0).await?
+}
+
+async fn talk(
+    stream: &mut TcpStream,
+    request: &[u8],
+) -> Result<(Head, Vec<(String, String)>), Problem> {
+    let sent = stream.write_all(request).await;
+    sent.map_err(Problem::connection)?;
+    for _ in 0..INTERIM_LIMIT {
+        let mut reader = HeadReader::default();
+        let head = receive_head(stream, &mut reader).await?;
+        if !(100..200).contains(&head.status) {
+            return Ok((head, reader.fields()));
+        }
+    }
+    Err(Problem::Head(HeadError::Interim))
+}
+
+/// Sends a request, all of it, on a connection, and reads the head of its response. The body is left in the connection. Waits without end.
+///
+/// # Errors
+/// [`Problem`]: no head has come, or none that can be read.
+pub async fn ask_on(stream: &mut TcpStream, request: &[u8]) -> Result<ResponseHead, Problem> {
+    let (head, fields) = talk(stream, request).await?;
+    let status = head.status;
+    Ok(ResponseHead { status, fields })
 }
