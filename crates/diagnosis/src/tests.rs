@@ -7,8 +7,11 @@ use wireboot_report::network::{
     BootServer, Dhcp, Dhcpv6, Dhcpv6Answer, Lacp, NameQuery, Offer, Protocol, SpanningTree,
     Transfer, VendorOptions,
 };
+use wireboot_report::servers::{Echoes, Path};
 use wireboot_report::sweep::{By, Cell};
-use wireboot_report::{Attempt, Checkpoints, DryBoot, Pcie, Phase, PhaseKind, Surroundings};
+use wireboot_report::{
+    Attempt, Checkpoints, DryBoot, Pcie, Phase, PhaseKind, Server, Surroundings,
+};
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
     Phase {
@@ -1669,4 +1672,56 @@ fn a_driver_of_the_firmware_that_brings_a_tenth_of_ours_is_told() {
         found(&report, "slow-driver").evidence,
         "the firmware's driver (SNP) brings 300 Mbit/s of full frames from 10.77.0.1; wireboot's driver, on the same card, 4000"
     );
+}
+
+/// A server and its path: the longest packet, whether somebody says so, and how many of 100 echo requests are answered.
+fn server(mtu_bytes: u16, told: bool, answered: u32) -> Report {
+    let mut report = Report::new();
+    report.servers.push(Server {
+        address: "10.0.0.1".into(),
+        path: Some(Path {
+            link_mtu_bytes: 1500,
+            mtu_bytes,
+            told,
+            echoes: vec![Echoes {
+                packet_bytes: mtu_bytes,
+                asked: 100,
+                answered,
+                ..Echoes::default()
+            }],
+            ..Path::default()
+        }),
+        ..Server::default()
+    });
+    report
+}
+
+#[test]
+fn paths_that_swallow_or_lose_packets_are_named() {
+    let ids =
+        |report: &Report| -> Vec<_> { examine(report).into_iter().map(|one| one.id).collect() };
+    assert_eq!(ids(&server(1500, false, 100)), Vec::<String>::new());
+    assert_eq!(ids(&server(1400, true, 100)), Vec::<String>::new());
+    assert_eq!(ids(&server(1400, false, 100)), ["path-mtu"]);
+    assert_eq!(ids(&server(1500, false, 99)), ["path-loss"]);
+    let report = server(1400, false, 100);
+    let [found] = &examine(&report)[..] else {
+        panic!("{report:?}")
+    };
+    assert!(
+        found.evidence.contains("10.0.0.1: packets of 1400 bytes"),
+        "{found:?}"
+    );
+    assert!(found.evidence.contains("those of 1401 do not"), "{found:?}");
+    let [found] = &examine(&server(1500, false, 93))[..] else {
+        panic!("no loss")
+    };
+    assert!(
+        found.evidence.contains("7 of 100 with 1500 bytes"),
+        "{found:?}"
+    );
+    // A host that answers nothing is no path.
+    let mut silent = report;
+    silent.servers[0].path = None;
+    assert_eq!(ids(&silent), Vec::<String>::new());
 }

@@ -8,6 +8,7 @@ mod iperf3;
 mod machine;
 mod net;
 mod profile;
+mod servers;
 mod stock;
 mod sweep;
 mod trace;
@@ -68,6 +69,15 @@ pub(crate) const ALL: &[Check] = &[
         needs_server: false,
         limit_s: 180,
         run: net::examine,
+    },
+    Check {
+        name: "servers",
+        what: "what boot servers grant, and what the paths to them carry",
+        standard: true,
+        quick: false,
+        needs_server: false,
+        limit_s: 180,
+        run: servers::examine,
     },
     Check {
         name: "boot",

@@ -106,6 +106,9 @@ pub(crate) enum Error {
         "the AP (application processor) has no access to the interrupts of others, so nobody asks the BSP where it is"
     )]
     NotAsked,
+    /// Nobody names a boot file.
+    #[error("neither DHCP nor the URL that this program came from names a boot file")]
+    NoBootFile,
     /// The user does not want to wait.
     #[error("ended by the Esc key; what was measured until then is in the report")]
     Ended,
@@ -166,6 +169,7 @@ impl Error {
             Self::Trace(_) => Status::UNSUPPORTED,
             Self::NoServer
             | Self::NoTftp
+            | Self::NoBootFile
             | Self::Profiler(_)
             | Self::NotAsked
             | Self::NoIperfServer

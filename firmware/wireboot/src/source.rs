@@ -126,6 +126,11 @@ pub fn take_lease_for(
     fetcher.wait_for_lease(server, OTHER_VERSION)
 }
 
+/// What DHCP answers to a question for a boot file, without one where none is named.
+pub fn boot_leases(fetcher: &mut Fetcher, origin: &Origin) -> Result<Leases, Error> {
+    ask(fetcher, origin, true, None)
+}
+
 fn adopt(fetcher: &mut Fetcher, leases: &Leases) -> Result<(), Error> {
     report(leases, "the firmware's lease");
     fetcher.configure(leases.clone())

@@ -64,6 +64,14 @@ pub(crate) fn made(report: &Report) -> Report {
     for one in &mut report.not_measured {
         one.reason.clear();
     }
+    for one in &mut report.servers {
+        hash(&mut one.url);
+        hash(&mut one.address);
+        one.failure.iter_mut().for_each(hash);
+        // Whoever runs it chooses its words.
+        let software = one.http.iter_mut().flat_map(|http| &mut http.software);
+        software.for_each(hash);
+    }
     // A server's words may quote the file's name.
     let failures = report.sweep.iter_mut().flat_map(|cell| &mut cell.failure);
     failures.filter(|one| *one != NOT_GRANTED).for_each(hash);

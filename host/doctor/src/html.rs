@@ -9,6 +9,7 @@ use crate::escaped::escaped;
 use crate::text::{merged, outcome};
 use crate::{
     against, chart, fleet, ladder as of_ladder, memory as of_memory, modules as of_modules,
+    servers as of_servers,
 };
 
 /// Rows of a table, and of the drawing, at most: the page stays below a megabyte.
@@ -168,6 +169,10 @@ fn body(out: &mut String, report: &Report) {
     offers(out, &report.network);
     if let Some(heard) = &report.surroundings {
         surroundings(out, heard);
+    }
+    if !report.servers.is_empty() {
+        out.push_str("<h2>Boot servers</h2>\n");
+        table(out, of_servers::HEADS, of_servers::rows(report));
     }
     dry_boots(out, report);
     let mut modules = of_modules::rows(report).peekable();

@@ -19,6 +19,7 @@ mod memory;
 mod modules;
 mod output;
 mod pcap;
+mod servers;
 mod show;
 pub mod stick;
 mod sweep;

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::{
-    costs as services, ladder as of_ladder, memory as of_memory, modules as of_modules, throughput,
+    costs as services, ladder as of_ladder, memory as of_memory, modules as of_modules,
+    servers as of_servers, throughput,
 };
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
@@ -46,6 +47,7 @@ pub fn shown(report: &Report) -> String {
         out.push('\n');
         surroundings(&mut out, heard);
     }
+    servers(&mut out, report);
     dry_boots(&mut out, report);
     costs(&mut out, report);
     if let Some(memory) = &report.memory {
@@ -90,6 +92,22 @@ fn surroundings(out: &mut String, heard: &Surroundings) {
     if let Some(column) = table.column_mut(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    lines(out, &table);
+}
+
+/// The boot servers that were asked without a boot.
+fn servers(out: &mut String, report: &Report) {
+    if report.servers.is_empty() {
+        return;
+    }
+    out.push('\n');
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_width(COLUMNS)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(of_servers::HEADS)
+        .add_rows(of_servers::rows(report));
     lines(out, &table);
 }
 

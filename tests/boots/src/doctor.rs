@@ -22,13 +22,15 @@ use wireboot_lab::qemu::Machine;
 use wireboot_report::ladder::{DRIVER, MNP, SNP};
 use wireboot_report::memory::{CARDS, ORDINARY};
 use wireboot_report::network::Outcome;
+use wireboot_report::servers::Echoes;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
 use wireboot_report::{ProfiledImage, Report};
 
+use crate::ipv6;
 use crate::scene::{Scene, callers_program, doctor_program, expect, planted_program};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
-const FAULTS: [&str; 17] = [
+const FAULTS: [&str; 18] = [
     "spanning-tree",
     "lacp",
     "unanswered",
@@ -38,6 +40,7 @@ const FAULTS: [&str; 17] = [
     "vendor-options",
     "no-boot-file",
     "refused",
+    "path-mtu",
     "time-per-packet",
     "slow-get-time",
     "slow-variables",
@@ -197,6 +200,52 @@ pub(crate) fn listens(lab: &Lab) -> Result<()> {
     let answered = heard.round_trips.iter().map(|one| one.took_us.len());
     ensure!(answered.min() == Some(10), "{:?}", heard.round_trips);
     ensure!(report.dry_boots.is_empty());
+    Ok(())
+}
+
+/// What the boot server grants is told, and what the way to it carries, though nobody there says that.
+pub(crate) fn servers(lab: &Lab) -> Result<()> {
+    let report = inside(lab, &[Fault::SmallMtu, Fault::Delay], "servers", true)?;
+    findings(&report, &["path-mtu"])?;
+    let [server] = &report.servers[..] else {
+        bail!("{:?}", report.servers);
+    };
+    let path = server.path.as_ref().context("no answer to an echo")?;
+    ensure!(path.mtu_bytes == 1400 && path.on_link, "{path:?}");
+    let whole = |one: &Echoes| one.answered == 100 && one.least_us >= 20_000;
+    ensure!(path.echoes.iter().all(whole), "{path:?}");
+    let tftp = server.tftp.as_ref().context("no answer by TFTP")?;
+    ensure!(tftp.block_bytes == Some(1468), "{tftp:?}");
+    ensure!(tftp.window.is_some_and(|window| window > 1), "{tftp:?}");
+    ensure!(
+        tftp.file_bytes.is_some() && tftp.first_block_us.is_some(),
+        "{tftp:?}"
+    );
+    Ok(())
+}
+
+/// The same of nginx over IPv6, by whose file doctor.efi was started.
+pub(crate) fn servers_by_http(lab: &Lab) -> Result<()> {
+    let program = examination_of(lab, "servers")?;
+    let mut machine = ipv6::http_boot_of(lab, &program)?;
+    let report = expect(&mut machine.running, r"doctor: (\{.*\})\r?\n")?;
+    let json = report.trim().strip_prefix("doctor: ");
+    let report = Report::from_json(json.context("no report")?)?;
+    let [server] = &report.servers[..] else {
+        bail!("{report:?}");
+    };
+    ensure!(server.address == SERVER6.to_string(), "{server:?}");
+    let path = server.path.as_ref().context("no answer to an echo")?;
+    ensure!(path.mtu_bytes == 1500 && path.echoes.len() == 2, "{path:?}");
+    ensure!(path.lost_percent() < 50.0, "{path:?}");
+    let http = server.http.as_ref().context("no answer by HTTP")?;
+    let size = fs::metadata(&program)?.len();
+    ensure!(
+        http.status == 206 && http.ranges && http.keeps_alive && http.file_bytes == Some(size),
+        "{http:?}"
+    );
+    let software = http.software.as_deref().unwrap_or_default();
+    ensure!(software.starts_with("nginx"), "{http:?}");
     Ok(())
 }
 

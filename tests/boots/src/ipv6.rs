@@ -1,6 +1,8 @@
 //! Networks without IPv4: stock firmware fetches and starts wireboot.efi by what our server says, or others' as docs/deploy has them.
 
+use std::fs;
 use std::net::Ipv6Addr;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::ip::IpVersion;
@@ -180,6 +182,26 @@ fn from_dnsmasq(lab: &Lab, by: By) -> Result<()> {
     let _files = files(&scene)?;
     let _dnsmasq = servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6.conf")?;
     boots(&scene, by).map(drop)
+}
+
+/// A machine to which dnsmasq and nginx give a program.
+pub(crate) struct Booted<'lab> {
+    pub running: RunningMachine,
+    _files: [Daemon; 2],
+    _dnsmasq: Daemon,
+    _scene: Scene<'lab>,
+}
+
+/// A machine that starts `program` by HTTP Boot.
+pub(crate) fn http_boot_of<'lab>(lab: &'lab Lab, program: &Path) -> Result<Booted<'lab>> {
+    let scene = scene(lab, By::HttpBoot)?;
+    fs::copy(program, scene.system.directory.join("wireboot.efi"))?;
+    Ok(Booted {
+        _files: files(&scene)?,
+        _dnsmasq: servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6.conf")?,
+        running: scene.start()?,
+        _scene: scene,
+    })
 }
 
 pub(crate) fn pxe_from_kea(lab: &Lab) -> Result<()> {

@@ -439,6 +439,8 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_missing_file", doctor::missing_file),
     ("doctor_lacp", doctor::lacp),
     ("doctor_listens", doctor::listens),
+    ("doctor_servers", doctor::servers),
+    ("doctor_servers_by_http", doctor::servers_by_http),
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_over_ipv6", doctor::over_ipv6),
     ("doctor_calls_and_samples", doctor::calls_and_samples),

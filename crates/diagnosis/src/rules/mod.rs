@@ -9,6 +9,7 @@ mod lacp;
 mod ladder;
 mod machine;
 mod memory;
+mod servers;
 mod services;
 mod spanning_tree;
 mod trace;
@@ -134,6 +135,8 @@ pub(crate) const ALL: &[Rule] = &[
     of_boot("refused", files::refused),
     of_boot("no-answer", files::no_answer),
     of_boot("slow-answer", files::slow_answer),
+    rule("path-mtu", servers::path_mtu),
+    rule("path-loss", servers::path_loss),
     of_boot("window", transfer::window),
     of_boot("block-size", transfer::block_size),
     of_boot("fragments", transfer::fragments),

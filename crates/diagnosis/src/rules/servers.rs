@@ -1,0 +1,69 @@
+//! Boot servers and the paths to them, asked without a boot.
+
+use wireboot_report::servers::Path;
+use wireboot_report::{Report, Server};
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Found, advice, listed};
+
+/// A path that loses less is healthy, in percent.
+const LOST_PERCENT: f64 = 1.0;
+
+fn servers(report: &Report, wanted: fn(&Path) -> bool) -> Vec<(&Server, &Path)> {
+    let known = report.servers.iter();
+    let known = known.filter_map(|server| Some((server, server.path.as_ref()?)));
+    known.filter(|(_, path)| wanted(path)).collect()
+}
+
+/// Packets that fit the link vanish on the path.
+pub(super) fn path_mtu(report: &Report) -> Option<Found> {
+    let all = servers(report, Path::is_black_hole);
+    let (_, path) = all.first()?;
+    let (least, link) = (path.mtu_bytes, path.link_mtu_bytes);
+    Some(Found {
+        label: "long packets that vanish".into(),
+        seconds: 0.0,
+        evidence: format!(
+            "{}: packets of {least} bytes come there and back, those of {} do not, and the machine's link carries {link}; nobody on the path says so",
+            listed(all.iter().map(|(server, _)| server.address.as_str())),
+            least.saturating_add(1)
+        ),
+        advice: advice([
+            "the router before the narrow link has to say ICMP Fragmentation Needed (IPv6: Packet Too Big), and no firewall may drop that",
+            "until it does: announce what the path carries, by DHCP's option 26 (dnsmasq: `dhcp-option=26,MTU`) and in router advertisements (radvd: `AdvLinkMTU`)",
+            "a tunnel, PPPoE or a VLAN over a switch without long frames is the usual reason; firmware that fetches by TFTP in blocks of 1468 bytes hangs there",
+        ]),
+        expected_s: None,
+    })
+}
+
+/// Packets are lost on the path.
+pub(super) fn path_loss(report: &Report) -> Option<Found> {
+    let all = servers(report, |path| path.lost_percent() >= LOST_PERCENT);
+    let (_, path) = all.first()?;
+    let parts = path.echoes.iter().map(|one| {
+        format!(
+            "{} of {} with {} bytes",
+            one.asked.saturating_sub(one.answered),
+            one.asked,
+            one.packet_bytes
+        )
+    });
+    Some(Found {
+        label: "packets lost on the path".into(),
+        seconds: 0.0,
+        evidence: format!(
+            "{}: echo requests without an answer: {}",
+            listed(all.iter().map(|(server, _)| server.address.as_str())),
+            parts.collect::<Vec<_>>().join(", ")
+        ),
+        advice: advice([
+            "look at the error counters of the switch's port, of the cable and of each link on the way; where long packets are lost more often than short ones, it is a \
+             cable or a speed that the two ends have not agreed upon",
+            "each lost packet costs TFTP a timer of a second or more: see the finding `loss` for what it cost a boot",
+        ]),
+        expected_s: None,
+    })
+}
