@@ -18,7 +18,7 @@ use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::SERVER6;
-use wireboot_lab::qemu::Machine;
+use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_report::ladder::{DRIVER, MNP, SNP};
 use wireboot_report::memory::{CARDS, ORDINARY};
 use wireboot_report::network::Outcome;
@@ -26,8 +26,8 @@ use wireboot_report::servers::Echoes;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
 use wireboot_report::{ProfiledImage, Report};
 
-use crate::ipv6;
 use crate::scene::{Scene, callers_program, doctor_program, expect, planted_program};
+use crate::{ipv6, secure_boot};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
 const FAULTS: [&str; 18] = [
@@ -224,13 +224,73 @@ pub(crate) fn servers(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The same of nginx over IPv6, by whose file doctor.efi was started.
+/// The report that a machine tells on its serial port.
+fn told(machine: &mut RunningMachine) -> Result<Report> {
+    let line = expect(machine, r"doctor: (\{.*\})\r?\n")?;
+    let json = line.trim().strip_prefix("doctor: ");
+    Ok(Report::from_json(json.context("no report")?)?)
+}
+
+/// The checks that measured nothing, each with a reason.
+fn lacking(report: &Report) -> Result<Vec<&str>> {
+    let all = report.not_measured.iter();
+    ensure!(all.clone().all(|one| one.reason.len() > 10), "{all:?}");
+    ensure!(report.as_found == Some(true), "not as it was found");
+    Ok(all.map(|one| one.check.as_str()).collect())
+}
+
+/// Without a card and a second processor the rest is measured.
+pub(crate) fn without_a_card(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    scene.machine.network = None;
+    scene.machine.processors = 1;
+    let words = "check net servers boot cost dma frames trace profile sweep calls=1000";
+    scene.boot_from_stick(&examination_of(lab, words)?)?;
+    let report = told(&mut scene.start()?)?;
+    let all = [
+        "net", "servers", "boot", "dma", "frames", "trace", "profile", "sweep",
+    ];
+    ensure!(lacking(&report)? == all, "{:?}", report.not_measured);
+    ensure!(!report.costs.is_empty() && report.memory.is_some());
+    Ok(())
+}
+
+/// A card without a cable is told of, and costs no check more than its wait for a link.
+pub(crate) fn without_a_link(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    let words = "check net servers frames";
+    scene.boot_from_stick(&examination_of(lab, words)?)?;
+    let mut machine = scene.start()?;
+    machine.set_link(false)?;
+    let report = told(&mut machine)?;
+    let all = lacking(&report)?;
+    ensure!(all == ["net", "servers", "frames"], "{report:?}");
+    let mut reasons = report.not_measured.iter();
+    ensure!(
+        reasons.all(|one| one.reason.contains("no link")),
+        "{:?}",
+        report.not_measured
+    );
+    Ok(())
+}
+
+/// A firmware that starts signed programs alone is examined as others are.
+pub(crate) fn under_secure_boot(lab: &Lab) -> Result<()> {
+    let scene = secure_boot::scene(lab)?;
+    let program = examination_of(lab, "check cost trace rounds=1 calls=1000")?;
+    secure_boot::sign(lab, &program)?;
+    let _server = scene.serve_program(&program, &[])?;
+    let report = told(&mut scene.start()?)?;
+    ensure!(lacking(&report)?.is_empty(), "{:?}", report.not_measured);
+    ensure!(!report.costs.is_empty() && report.trace.is_some());
+    Ok(())
+}
+
+/// What nginx can by HTTP, by which doctor.efi was started over IPv6.
 pub(crate) fn servers_by_http(lab: &Lab) -> Result<()> {
     let program = examination_of(lab, "servers")?;
     let mut machine = ipv6::http_boot_of(lab, &program)?;
-    let report = expect(&mut machine.running, r"doctor: (\{.*\})\r?\n")?;
-    let json = report.trim().strip_prefix("doctor: ");
-    let report = Report::from_json(json.context("no report")?)?;
+    let report = told(&mut machine.running)?;
     let [server] = &report.servers[..] else {
         bail!("{report:?}");
     };

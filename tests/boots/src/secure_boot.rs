@@ -14,7 +14,7 @@ const CERTIFICATE: &str = "/usr/share/ovmf/PkKek-1-snakeoil.pem";
 const KEY: &str = "/usr/share/ovmf/PkKek-1-snakeoil.key";
 
 /// A scene whose machine starts only what is signed with ovmf's test key.
-fn scene(lab: &Lab) -> Result<Scene<'_>> {
+pub(crate) fn scene(lab: &Lab) -> Result<Scene<'_>> {
     let mut scene = Scene::new(lab)?;
     scene.machine.firmware = Firmware::Ovmf {
         code: "/usr/share/OVMF/OVMF_CODE_4M.fd".into(),

@@ -202,7 +202,9 @@ fn what_cannot_leave_is_refused() {
     assert_eq!(socket.send(0, 1501), Err(NetError::TooLong));
     let nowhere = bench.stack.echo("192.0.2.1".parse().unwrap());
     assert_eq!(nowhere.send(0, 100), Err(NetError::Unreachable));
-    let full: Vec<_> = (0..100).filter_map(|number| socket.send(number, 28).err()).collect();
+    let full: Vec<_> = (0..100)
+        .filter_map(|number| socket.send(number, 28).err())
+        .collect();
     assert!(!full.is_empty());
     assert!(full.into_iter().all(|error| error == NetError::Full));
 }
