@@ -28,9 +28,11 @@ pub enum Place {
     Call,
     /// The ladder of doctor.efi, when it has disconnected the firmware's network.
     Ladder,
+    /// An engine that is asked to stop. It does not panic there: it never stops.
+    Stop,
 }
 
-const NAMES: [(&str, Place); 8] = [
+const NAMES: [(&str, Place); 9] = [
     ("boot", Place::Boot),
     ("engine", Place::Engine),
     ("worker", Place::Worker),
@@ -39,6 +41,7 @@ const NAMES: [(&str, Place); 8] = [
     ("exit", Place::Exit),
     ("call", Place::Call),
     ("ladder", Place::Ladder),
+    ("stop", Place::Stop),
 ];
 
 /// Where the next panic is; 0 for none.
@@ -59,7 +62,7 @@ pub fn plant(arguments: &str) {
     }
 }
 
-/// Panics if this is the place.
+/// Panics if this is the place, or does what else is planted there.
 pub fn reach(place: Place) {
     let planted = PLANTED.compare_exchange(place as u8, 0, Ordering::Relaxed, Ordering::Relaxed);
     if planted.is_err() {
@@ -67,6 +70,9 @@ pub fn reach(place: Place) {
     }
     if place == Place::Heap {
         memory::hold_heap();
+    }
+    while place == Place::Stop {
+        core::hint::spin_loop();
     }
     #[expect(clippy::panic, reason = "the planted fault")]
     {

@@ -16,8 +16,10 @@ pub(crate) use failure::record_and_halt;
 pub use parking::Parking;
 pub use tlb::flush as flush_tlb;
 
+use self::apic::Apic;
 use self::exceptions::Tables;
 use self::stack::Stack;
+use crate::clock::Clock;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,6 +32,10 @@ use uefi::boot::{self, EventType, OpenProtocolAttributes, OpenProtocolParams, Tp
 use uefi::proto::pi::mp::MpServices;
 use wireboot_threads::Entry;
 
+/// How long a processor may take to halt by a non-maskable interrupt, in microseconds: hypervisors run something else meanwhile.
+const HALT: u64 = 100_000;
+/// How often is looked whether it has, in microseconds.
+const LOOK: u64 = 1000;
 /// Processors with a higher number are not used.
 const MAX_PROCESSORS: usize = 1024;
 /// On which processors our code may run: a bit for each, by their numbers. For those whose [`Processor`] nobody has any more.
@@ -82,6 +88,8 @@ struct Launch {
     tables: Box<Tables>,
     entry: Entry,
     argument: *mut c_void,
+    /// The gates of exceptions are ours.
+    gated: AtomicBool,
     /// The processor has left our stack for the firmware's.
     left: AtomicBool,
 }
@@ -203,6 +211,48 @@ impl Processor {
         stop(self.services, self.number)
     }
 
+    /// Halts a processor that does not end what it runs, for good and wherever it is, by a non-maskable interrupt. `told`: where it was, or why it had halted
+    /// already. It is not called where the processor does not say that in time. Calls no firmware, and takes no memory of the heap, which the processor may
+    /// have locked.
+    pub fn halt(&self, clock: Clock, told: impl FnOnce(&str)) {
+        let mut told = Some(told);
+        let mut tell = || {
+            failure::tell(self.apic_id, |message| {
+                if let Some(told) = told.take() {
+                    told(message);
+                }
+            })
+        };
+        if tell() {
+            return;
+        }
+        let Some(apic) = self.is_gated().then(Apic::here).flatten() else {
+            return;
+        };
+        let mut sent = false;
+        for _ in 0..HALT / LOOK {
+            // SAFETY: its gate for it is ours, and halts it.
+            sent = sent || unsafe { apic.send_nmi(self.apic_id) };
+            let begin = clock.micros();
+            while clock.micros() - begin < LOOK {
+                core::hint::spin_loop();
+            }
+            if tell() {
+                return;
+            }
+        }
+    }
+
+    /// True while what runs there is our code with our gates.
+    fn is_gated(&self) -> bool {
+        self.started.as_ref().is_some_and(|started| {
+            // SAFETY: a launch lives until `retire` has seen that it was left.
+            unsafe { started.launch.as_ref() }
+                .gated
+                .load(Ordering::Acquire)
+        })
+    }
+
     /// True when nothing of ours runs there any more.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -246,6 +296,7 @@ impl wireboot_threads::Processor for Processor {
             tables: Tables::new(),
             entry,
             argument,
+            gated: AtomicBool::new(false),
             left: AtomicBool::new(false),
         })));
         // With an event, the firmware does not wait for the processor to finish.
@@ -281,11 +332,13 @@ impl wireboot_threads::Processor for Processor {
 /// The first of our code on an AP, on the firmware's stack for it.
 extern "efiapi" fn on_processor(launch: *mut c_void) {
     let launch = launch.cast::<Launch>();
-    // SAFETY: a `Launch` lives until `left` is set, and all of it but that flag is this processor's meanwhile. Interrupts are
+    // SAFETY: a `Launch` lives until `left` is set, and all of it but the flags is this processor's meanwhile. Interrupts are
     // off; the stack belongs to this call; the entry may be called with the argument, by whoever called `start`.
     unsafe {
         let before = (*launch).tables.load();
+        (*launch).gated.store(before.is_some(), Ordering::Release);
         call_on_stack((*launch).top, (*launch).entry, (*launch).argument);
+        (*launch).gated.store(false, Ordering::Release);
         if let Some(before) = before {
             before.restore();
         }

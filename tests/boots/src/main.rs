@@ -540,6 +540,11 @@ const CASES: &[(&str, Case)] = &[
         "panic_at_the_end_of_boot_services",
         panics::at_the_end_of_boot_services,
     ),
+    ("processor_never_stops", panics::never_stops),
+    (
+        "processor_never_stops_under_grub",
+        panics::never_stops_at_the_end_of_boot_services,
+    ),
     ("panic_in_the_ladder", panics::in_the_ladder),
     ("signed_boots", secure_boot::signed_boots),
     (

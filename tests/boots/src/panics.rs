@@ -13,6 +13,7 @@ use wireboot_lab::network::{INTERFACE, SERVER};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::sender::Sender;
 
+use crate::loaders;
 use crate::processors::{THREE_ENGINES, slow, three_pairs};
 use crate::scene::{PATIENCE, Scene, expect, faulty_doctor, faulty_program};
 use crate::system;
@@ -72,7 +73,7 @@ fn configure(scene: &Scene<'_>, argument: &str) -> Result<()> {
 
 /// Where wireboot's image lies in memory: its start and its end.
 fn image(machine: &mut RunningMachine) -> Result<(u64, u64)> {
-    const PLANTED: &str = r"wireboot: fault planted: \w+; image 0x([0-9a-f]+) to 0x([0-9a-f]+)";
+    const PLANTED: &str = r"wireboot: fault planted: \w+; image 0x([0-9a-f]+) to 0x([0-9a-f]+)\s";
     let line = expect(machine, PLANTED)?;
     let groups = Regex::new(PLANTED)?;
     let groups = groups.captures(&line).context("where the image is")?;
@@ -181,6 +182,50 @@ pub(crate) fn at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
         "the machine stands still"
     );
     Ok(())
+}
+
+/// What is said of an AP that was told to stop and never does.
+const HALTED: &str = r"wireboot: warning: processor 1 does not stop and was halted \(non-maskable interrupt at image\+0x([0-9a-f]+), ";
+
+/// It is in the image when it is halted.
+fn is_halted(machine: &mut RunningMachine, image: (u64, u64)) -> Result<()> {
+    let line = expect(machine, HALTED)?;
+    let place = Regex::new(HALTED)?;
+    let place = place.captures(&line).context("no place")?;
+    let place = u64::from_str_radix(&place[1], 16)?;
+    ensure!(place < image.1 - image.0, "{line}");
+    Ok(())
+}
+
+/// An AP that never stops is halted, wherever it is, and Linux starts.
+pub(crate) fn never_stops(lab: &Lab) -> Result<()> {
+    let mut victim = one_engine(lab, "stop")?;
+    victim.scene.boot_from_stick(&victim.program)?;
+    let scene = &victim.scene;
+    let _server = scene.serve_program(&victim.program, &[])?;
+    let mut machine = scene.start()?;
+    let image = image(&mut machine)?;
+    is_halted(&mut machine, image)?;
+    scene.runs(&mut machine)
+}
+
+/// The same when a boot loader ends boot services: Linux finds its memory as it should, and the card off the bus.
+pub(crate) fn never_stops_at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
+    let mut scene = Scene::new(lab)?;
+    let program = faulty_program()?;
+    scene.boot_from_stick(&program)?;
+    loaders::prepare(&scene, "10.77.0.1", &loaders::menu())?;
+    let configuration = scene.system.directory.join("wireboot.conf");
+    let text = fs::read_to_string(&configuration)?;
+    // GRUB itself: shim would take the argument for a program.
+    let text = text.replace("bootnetx64.efi", "grubx64.efi");
+    fs::write(&configuration, format!("{text}options fault=stop\n"))?;
+    let _server = scene.serve_program(&program, &[])?;
+    let mut machine = scene.start()?;
+    let image = image(&mut machine)?;
+    expect(&mut machine, "Booting `x'")?;
+    is_halted(&mut machine, image)?;
+    scene.runs(&mut machine)
 }
 
 /// doctor.efi has IP and ARP disconnected from the card, and a receiver of its own there. Nobody connects anything behind it: the shell's `ping`

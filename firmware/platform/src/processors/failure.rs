@@ -9,6 +9,9 @@ use spinning_top::Spinlock;
 /// Longest message that is kept, in bytes.
 const MESSAGE: usize = 300;
 
+/// How often an AP looks whether it can keep its message, while another has the place for that.
+const LOOKS: u32 = 1_000_000;
+
 /// The last one.
 static FAILURE: Spinlock<Option<Message>> = Spinlock::new(None);
 
@@ -40,8 +43,13 @@ pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
         len: 0,
     };
     let _ = write!(text, "{message}");
-    if let Some(mut failure) = FAILURE.try_lock() {
-        *failure = Some(text);
+    let mut looks = 0..LOOKS;
+    while looks.next().is_some() {
+        if let Some(mut failure) = FAILURE.try_lock() {
+            *failure = Some(text);
+            break;
+        }
+        core::hint::spin_loop();
     }
     loop {
         // SAFETY: interrupts are off here, so this halts until the firmware starts the processor anew.
@@ -51,10 +59,22 @@ pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
 
 /// The message of the processor with this APIC id, once; `None` also while an AP writes one.
 pub(super) fn take(apic_id: u32) -> Option<String> {
-    let mut failure = FAILURE.try_lock()?;
-    let message = failure.take_if(|message| message.of == apic_id)?;
+    let mut text = None;
+    tell(apic_id, |message| text = Some(String::from(message)));
+    text
+}
+
+/// The same, shown to `told`; takes no memory of the heap. Whether there was one.
+pub(super) fn tell(apic_id: u32, told: impl FnOnce(&str)) -> bool {
+    let message = FAILURE
+        .try_lock()
+        .and_then(|mut failure| failure.take_if(|message| message.of == apic_id));
+    let Some(message) = message else { return false };
     let bytes = message.bytes.get(..message.len).unwrap_or_default();
-    Some(String::from_utf8_lossy(bytes).into_owned())
+    // It may have been cut within a letter.
+    let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    told(text);
+    true
 }
 
 #[cfg(test)]

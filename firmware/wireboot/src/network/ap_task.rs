@@ -211,7 +211,7 @@ impl<T: Task> ApTask<T> {
             match thread.join() {
                 Ok(ended) => break ended,
                 Err(_) if wait.look(clock.micros()) > SILENCE => {
-                    log::warn!("processor {} does not stop", processor.number());
+                    halt(&processor, clock);
                     return Err(processor);
                 }
                 Err(back) => thread = back,
@@ -232,6 +232,19 @@ impl<T: Task> ApTask<T> {
     }
 }
 
+/// Halts a processor that does not stop, so that it does not go on in memory that soon is somebody else's.
+fn halt(processor: &Processor, clock: Clock) {
+    let number = processor.number();
+    let mut told = false;
+    processor.halt(clock, |message| {
+        told = true;
+        log::warn!("processor {number} does not stop and was halted ({message})");
+    });
+    if !told {
+        log::warn!("processor {number} does not stop, and does not say where it is");
+    }
+}
+
 /// Runs a task on its processor until it is asked to stop or meets a fault.
 fn serve<T: Task>(task: TaskWithStats<T>, context: &Context<'_>) -> Ended<T> {
     let TaskWithStats { task, stats } = task;
@@ -243,6 +256,8 @@ fn serve<T: Task>(task: TaskWithStats<T>, context: &Context<'_>) -> Ended<T> {
     let (mut ticks, mut units) = (0, 0);
     let fault = loop {
         if context.stopping() {
+            #[cfg(feature = "faults")]
+            faults::reach(Place::Stop);
             break None;
         }
         context.beat();
