@@ -71,8 +71,10 @@ pub fn reach(place: Place) {
     if place == Place::Heap {
         memory::hold_heap();
     }
-    while place == Place::Stop {
-        core::hint::spin_loop();
+    if place == Place::Stop {
+        loop {
+            core::hint::spin_loop();
+        }
     }
     #[expect(clippy::panic, reason = "the planted fault")]
     {
