@@ -1,3 +1,5 @@
+mod recorded;
+
 use super::*;
 use alloc::string::ToString;
 use alloc::vec;
@@ -712,6 +714,17 @@ fn windows_and_blocks_share_what_they_cost() {
     // A small file is none of it.
     report.network.transfers[0].bytes = 100_000;
     assert!(!ids(&report).contains(&"window".to_string()));
+
+    // On a short way a window costs nothing worth a word, but that the server knows none is said.
+    let mut quick = lockstep();
+    quick.server_wait_s /= 100.0;
+    report.network.transfers = vec![quick];
+    assert!(!ids(&report).contains(&"window".to_string()));
+    report.network.transfers[0].asked.push_str(" windowsize=4");
+    let window = found(&report, "window");
+    assert!(window.seconds < 0.2, "{window:?}");
+    let why = "the server does not know them";
+    assert!(window.evidence.ends_with(why), "{}", window.evidence);
 }
 
 #[test]
@@ -1681,7 +1694,7 @@ fn server(mtu_bytes: u16, told: bool, answered: u32) -> Report {
         address: "10.0.0.1".into(),
         path: Some(Path {
             link_mtu_bytes: 1500,
-            mtu_bytes,
+            mtu_bytes: Some(mtu_bytes),
             told,
             echoes: vec![Echoes {
                 packet_bytes: mtu_bytes,
@@ -1720,6 +1733,18 @@ fn paths_that_swallow_or_lose_packets_are_named() {
         found.evidence.contains("7 of 100 with 1500 bytes"),
         "{found:?}"
     );
+    // Of two, one is told with its figures.
+    let mut both = report.clone();
+    both.servers.push(both.servers[0].clone());
+    let evidence = &examine(&both)[0].evidence;
+    assert!(
+        evidence.starts_with("10.0.0.1, and 1 server more like it: "),
+        "{evidence}"
+    );
+    // Who keeps long requests away hides what the path carries.
+    let mut filtered = report.clone();
+    filtered.servers[0].path.as_mut().unwrap().mtu_bytes = None;
+    assert_eq!(ids(&filtered), Vec::<String>::new());
     // A host that answers nothing is no path.
     let mut silent = report;
     silent.servers[0].path = None;

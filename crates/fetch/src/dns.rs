@@ -27,6 +27,7 @@ pub use message::fuzz_dns;
 use message::{Answer, Name, parse_answer, question};
 
 use crate::dhcp::is_host;
+use crate::leases::Leases;
 use crate::race::{self, Versions};
 
 const PORT: u16 = 53;
@@ -125,6 +126,52 @@ pub enum DnsError {
 fn shown(servers: &[IpAddr]) -> String {
     let names: Vec<String> = servers.iter().map(|server| format!("{server}")).collect();
     names.join(", ")
+}
+
+/// The addresses of `name`, by the name servers and search lists of `leases` and of routers, those of IPv4 first. See [`resolve`].
+///
+/// # Errors
+/// [`DnsError`].
+pub async fn resolve_by(
+    stack: &Stack,
+    leases: &Leases,
+    name: &str,
+) -> Result<Vec<IpAddr>, DnsError> {
+    let (servers, search) = name_servers(stack, leases);
+    resolve(stack, &servers, &search, name).await
+}
+
+/// Name servers and search list of both leases and of routers, those of IPv4 first.
+pub(crate) fn name_servers(stack: &Stack, leases: &Leases) -> (Vec<IpAddr>, Vec<String>) {
+    let mut servers: Vec<IpAddr> = Vec::new();
+    let mut search: Vec<String> = Vec::new();
+    if let Some(lease) = &leases.v4 {
+        servers.extend(lease.dns.iter().copied().map(IpAddr::V4));
+        search.extend_from_slice(&lease.search);
+    }
+    if let Some(lease) = &leases.v6 {
+        servers.extend(lease.dns.iter().copied().map(IpAddr::V6));
+        search.extend_from_slice(&lease.search);
+    }
+    if let Some(router) = stack.router() {
+        servers.extend(router.dns.iter().copied().map(IpAddr::V6));
+        search.extend_from_slice(&router.search);
+    }
+    dedup(&mut servers);
+    dedup(&mut search);
+    (servers, search)
+}
+
+/// Leaves the first of equals.
+fn dedup<T: Clone + PartialEq>(list: &mut Vec<T>) {
+    let mut seen: Vec<T> = Vec::new();
+    list.retain(|item| {
+        let new = !seen.contains(item);
+        if new {
+            seen.push(item.clone());
+        }
+        new
+    });
 }
 
 /// The addresses of `name`, of each IP version in the order of the answer, and never none.

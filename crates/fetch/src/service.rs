@@ -623,47 +623,10 @@ impl Resolve for &ServiceState {
 
 impl ServiceState {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
-        let (servers, search) = self.name_servers();
-        dns::resolve(&self.stack, &servers, &search, host)
-            .await
-            .map_err(|error| error.to_string())
+        let leases = self.leases.borrow().clone();
+        let found = dns::resolve_by(&self.stack, &leases, host).await;
+        found.map_err(|error| error.to_string())
     }
-}
-
-impl ServiceState {
-    /// Name servers and search list of both leases and of routers, those of IPv4 first.
-    fn name_servers(&self) -> (Vec<IpAddr>, Vec<String>) {
-        let leases = self.leases.borrow();
-        let mut servers: Vec<IpAddr> = Vec::new();
-        let mut search: Vec<String> = Vec::new();
-        if let Some(lease) = &leases.v4 {
-            servers.extend(lease.dns.iter().copied().map(IpAddr::V4));
-            search.extend_from_slice(&lease.search);
-        }
-        if let Some(lease) = &leases.v6 {
-            servers.extend(lease.dns.iter().copied().map(IpAddr::V6));
-            search.extend_from_slice(&lease.search);
-        }
-        if let Some(router) = self.stack.router() {
-            servers.extend(router.dns.iter().copied().map(IpAddr::V6));
-            search.extend_from_slice(&router.search);
-        }
-        dedup(&mut servers);
-        dedup(&mut search);
-        (servers, search)
-    }
-}
-
-/// Leaves the first of equals.
-fn dedup<T: Clone + PartialEq>(list: &mut Vec<T>) {
-    let mut seen: Vec<T> = Vec::new();
-    list.retain(|item| {
-        let new = !seen.contains(item);
-        if new {
-            seen.push(item.clone());
-        }
-        new
-    });
 }
 
 #[cfg(test)]

@@ -91,6 +91,11 @@ impl EchoSocket {
         self.binding(|binding| binding.too_big)
     }
 
+    /// Forgets what [`Self::too_big`] tells.
+    pub fn forget_too_big(&self) {
+        self.binding(|binding| binding.too_big.take());
+    }
+
     fn binding<T>(&self, with: impl FnOnce(&mut Binding) -> Option<T>) -> Option<T> {
         let mut state = self.stack.state();
         let (remote, identifier) = (self.remote, self.identifier);

@@ -22,36 +22,41 @@ mod tftp;
 use alloc::string::ToString;
 use core::net::{IpAddr, SocketAddr};
 use wireboot_fetch::url::{Scheme, Url};
-use wireboot_net::{Instant, Stack};
+use wireboot_net::{Duration, Instant, Stack};
 use wireboot_report::Server;
 
-/// Asks the server of `url`, which has the address `server`. Takes 20 seconds at most.
+/// How long the path may take, and the questions. Where packets vanish on a long way, not all is measured.
+const PATH: Duration = Duration::from_secs(30);
+const QUESTIONS: Duration = Duration::from_secs(20);
+
+/// Asks the server of `url`, which has the address `server`. Takes 50 seconds at most, and 3 where nothing is lost.
 pub async fn probe(stack: &Stack, url: &Url, server: IpAddr) -> Server {
-    let path = path::measure(stack, server).await;
+    let path = stack.timeout(PATH, path::measure(stack, server)).await;
     let mut answer = Server {
         url: url.to_string(),
         address: server.to_string(),
-        path,
+        path: path.flatten(),
         ..Server::default()
     };
     let end = SocketAddr::new(server, url.port());
-    let failure = match url.scheme() {
-        Scheme::Tftp => match tftp::ask(stack, end, url.resource()).await {
-            Ok(tftp) => {
-                answer.tftp = Some(tftp);
-                None
+    let questions = async {
+        match url.scheme() {
+            Scheme::Tftp => {
+                let (tftp, failure) = tftp::ask(stack, end, url.resource()).await;
+                (tftp, None, failure)
             }
-            Err(failure) => Some(failure),
-        },
-        Scheme::Http => match http::ask(stack, end, url).await {
-            Ok(http) => {
-                answer.http = Some(http);
-                None
-            }
-            Err(failure) => Some(failure),
-        },
+            Scheme::Http => match http::ask(stack, end, url).await {
+                Ok(http) => (None, Some(http), None),
+                Err(failure) => (None, None, Some(failure)),
+            },
+        }
     };
-    answer.failure = failure;
+    match stack.timeout(QUESTIONS, questions).await {
+        Some((tftp, http, failure)) => {
+            (answer.tftp, answer.http, answer.failure) = (tftp, http, failure);
+        }
+        None => answer.failure = Some("it takes too long".to_string()),
+    }
     answer
 }
 

@@ -2,13 +2,13 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::IpAddr;
-use wireboot_net::{Duration, EchoSocket, Instant, NetError, Stack};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wireboot_net::{Duration, EchoReply, EchoSocket, Instant, NetError, Stack};
 use wireboot_report::servers::{Echoes, Path};
 
-/// Requests to find whether the host answers at all, and how long each is waited for.
-const FIRST: u16 = 3;
-const FIRST_PATIENCE: Duration = Duration::from_millis(500);
+/// Requests to find whether the host answers at all, and how long each is waited for. An answer to a former one counts, too.
+const FIRST: usize = 3;
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 /// Requests of one length, and the time between them.
 const ECHOES: u16 = 100;
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -16,121 +16,150 @@ const INTERVAL: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of a short packet.
 const SHORT: u16 = 64;
-/// Packets of so many bytes are carried everywhere (RFC 791 section 3.1, RFC 8200 section 5).
+/// Every host takes packets of so many bytes (RFC 791 section 3.1), and every link carries them (RFC 8200 section 5).
 const LEAST_V4: u16 = 576;
 const LEAST_V6: u16 = 1280;
 /// How often a packet is tried before it counts as too long. A way that loses every tenth packet there and every tenth back loses all once in 150 times.
 const TRIES: u32 = 3;
-/// How long an answer is waited for there: four times the way there and back, but not less.
+/// How long an answer is waited for there: four times the way there and back, within limits.
 const LEAST_WAIT: Duration = Duration::from_millis(150);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Measures the path. `None` where the host does not answer.
 pub(crate) async fn measure(stack: &Stack, remote: IpAddr) -> Option<Path> {
-    let link_mtu = stack.mtu();
-    let short = SHORT.max(least(remote).min(SHORT));
+    let (least, unspecified) = match remote {
+        IpAddr::V4(_) => (LEAST_V4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        IpAddr::V6(_) => (LEAST_V6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+    };
+    // That of the link for this version of IP. Of the host itself, a transfer may have found less.
+    let link_mtu = stack.path_mtu(unspecified);
     let mut probe = Probe {
         stack,
         socket: stack.echo(remote),
         sequence: 0,
         wait: FIRST_PATIENCE,
     };
-    let way = probe.first(short).await?;
-    probe.wait = (way * 4).max(LEAST_WAIT);
-    let mtu = probe.longest(least(remote), link_mtu).await;
-    let mut echoes = Vec::from([probe.train(short).await]);
-    if mtu > short {
+    let way = probe.first().await?;
+    probe.wait = (way * 4).clamp(LEAST_WAIT, LONGEST_WAIT);
+    let mtu = probe.longest(least, link_mtu).await;
+    let told = match mtu {
+        Some(mtu) if mtu < link_mtu => probe.is_told(mtu + 1).await,
+        _ => false,
+    };
+    let mut echoes = Vec::from([probe.train(SHORT).await]);
+    if let Some(mtu) = mtu {
         echoes.push(probe.train(mtu).await);
     }
     Some(Path {
         on_link: stack.is_on_link(remote),
         link_mtu_bytes: link_mtu,
         mtu_bytes: mtu,
-        told: mtu < link_mtu && probe.socket.too_big().is_some(),
+        told,
         echoes,
     })
-}
-
-fn least(remote: IpAddr) -> u16 {
-    match remote {
-        IpAddr::V4(_) => LEAST_V4,
-        IpAddr::V6(_) => LEAST_V6,
-    }
 }
 
 struct Probe<'s> {
     stack: &'s Stack,
     socket: EchoSocket,
-    /// Of the next request: answers to former ones are told from it.
+    /// Of the last request: answers to former ones are told from it.
     sequence: u16,
     wait: Duration,
 }
 
 impl Probe<'_> {
     /// The way there and back; `None` where no request is answered.
-    async fn first(&mut self, packet_bytes: u16) -> Option<Duration> {
+    async fn first(&mut self) -> Option<Duration> {
+        let mut sent = Vec::new();
         for _ in 0..FIRST {
             let begin = self.stack.now();
-            if self.comes(packet_bytes).await {
-                return Some(self.stack.now() - begin);
+            self.send(SHORT).ok()?;
+            sent.push((self.sequence, begin));
+            let of_any = |reply: &EchoReply| {
+                let request = sent
+                    .iter()
+                    .find(|(sequence, _)| *sequence == reply.sequence);
+                request.map(|(_, begin)| reply.at - *begin)
+            };
+            if let Some(way) = self.wait_for(of_any).await {
+                return Some(way);
             }
         }
         None
     }
 
-    /// Sends one request. Whether it is answered in time.
-    async fn comes(&mut self, packet_bytes: u16) -> bool {
-        let (sequence, end) = (self.next(), self.stack.now() + self.wait);
-        if self.socket.send(sequence, packet_bytes).is_err() {
-            return false;
-        }
-        while self.stack.now() < end {
+    fn send(&mut self, packet_bytes: u16) -> Result<(), NetError> {
+        let next = self.sequence.wrapping_add(1);
+        self.socket.send(next, packet_bytes)?;
+        self.sequence = next;
+        Ok(())
+    }
+
+    /// Looks at replies, until one is wanted or the time is over.
+    async fn wait_for<T>(&self, wanted: impl Fn(&EchoReply) -> Option<T>) -> Option<T> {
+        let end = self.stack.now() + self.wait;
+        loop {
+            // Before the time: the processor may have been away for long. All are taken, so that none waits for the next request.
             let replies = core::iter::from_fn(|| self.socket.try_receive());
-            // All are taken: none is to wait for the next request.
-            if replies.filter(|reply| reply.sequence == sequence).count() > 0 {
-                return true;
+            if let Some(found) = replies.filter_map(|reply| wanted(&reply)).last() {
+                return Some(found);
+            }
+            if self.stack.now() >= end {
+                return None;
             }
             self.stack.next_turn().await;
         }
-        false
-    }
-
-    fn next(&mut self) -> u16 {
-        self.sequence = self.sequence.wrapping_add(1);
-        self.sequence
     }
 
     /// Whether packets of so many bytes come there and back.
     async fn fits(&mut self, packet_bytes: u16) -> bool {
         for _ in 0..TRIES {
-            if self.comes(packet_bytes).await {
+            if self.send(packet_bytes).is_err() {
+                return false;
+            }
+            let sequence = self.sequence;
+            let this = |reply: &EchoReply| (reply.sequence == sequence).then_some(());
+            if self.wait_for(this).await.is_some() {
                 return true;
             }
         }
         false
     }
 
-    /// The longest packet that comes there and back, from `least` bytes, which do, to `most`.
-    async fn longest(&mut self, least: u16, most: u16) -> u16 {
-        if most <= least || self.fits(most).await {
-            return most;
+    /// The longest packet that comes there and back, of `least` to `most` bytes. `None` where those of `least` do not: somebody keeps long requests away.
+    async fn longest(&mut self, least: u16, most: u16) -> Option<u16> {
+        if self.fits(most).await {
+            return Some(most);
+        }
+        if most <= least || !self.fits(least).await {
+            return None;
         }
         let (mut fits, mut fails) = (least, most);
         while fails - fits > 1 {
-            // What somebody on the path says is mostly right.
-            let told = self
-                .socket
-                .too_big()
-                .filter(|mtu| (fits + 1..fails).contains(mtu));
-            let next = told.unwrap_or(fits.midpoint(fails));
-            if !self.fits(next).await {
-                fails = next;
-            } else if told.is_some() {
-                return next;
-            } else {
+            // What somebody on the path says is mostly right, and then the next length is too long.
+            let told = self.socket.too_big();
+            let next = match told.filter(|mtu| (fits..fails).contains(mtu)) {
+                Some(mtu) if mtu == fits => fits + 1,
+                Some(mtu) => mtu,
+                None => fits.midpoint(fails),
+            };
+            self.socket.forget_too_big();
+            if self.fits(next).await {
                 fits = next;
+                if told == Some(next) && !self.fits(next + 1).await {
+                    return Some(next);
+                }
+            } else {
+                fails = next;
             }
         }
-        fits
+        Some(fits)
+    }
+
+    /// Whether somebody on the path says of packets of so many bytes that they are too long.
+    async fn is_told(&mut self, packet_bytes: u16) -> bool {
+        self.socket.forget_too_big();
+        !self.fits(packet_bytes).await && self.socket.too_big().is_some()
     }
 
     /// Sends requests at even distances, and waits for the answers.
@@ -139,30 +168,22 @@ impl Probe<'_> {
         let mut train = Train::new(self.sequence);
         let begin = self.stack.now();
         loop {
-            let now = self.stack.now();
-            let number = sent.len() as u32;
-            if sent.len() < usize::from(ECHOES) {
-                if now >= begin + INTERVAL * number {
-                    match self
-                        .socket
-                        .send(self.sequence.wrapping_add(1), packet_bytes)
-                    {
-                        Ok(()) => {
-                            self.next();
-                            sent.push(now);
-                        }
-                        // The card is slow.
-                        Err(NetError::Full) => {}
-                        Err(_) => break,
-                    }
-                }
-            } else if train.answered() == sent.len()
-                || sent.last().is_none_or(|last| now >= *last + PATIENCE)
-            {
-                break;
-            }
             while let Some(reply) = self.socket.try_receive() {
                 train.take(reply.sequence, reply.at, &sent);
+            }
+            let now = self.stack.now();
+            let all = sent.len() == usize::from(ECHOES);
+            if !all && now >= begin + INTERVAL * sent.len() as u32 {
+                match self.send(packet_bytes) {
+                    Ok(()) => sent.push(now),
+                    // The card is slow, or stands still.
+                    Err(NetError::Full) => {}
+                    Err(_) => break,
+                }
+            }
+            let last = sent.last().copied().unwrap_or(begin);
+            if all && train.answered() == sent.len() || now >= last + PATIENCE {
+                break;
             }
             self.stack.next_turn().await;
         }

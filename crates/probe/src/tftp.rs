@@ -4,7 +4,7 @@ use crate::since;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wireboot_net::{Duration, Stack, UdpSocket};
 use wireboot_report::servers::TftpAnswer;
 use wireboot_wire::text;
@@ -18,14 +18,28 @@ const WINDOW: u16 = 64;
 /// Bytes of the headers before a block, beside IP's.
 const HEADERS: u16 = 8 + 4;
 
-/// Asks for `file`, takes its first block at most, and ends the transfer. The error is what a person reads.
+/// Asks for `file`, takes its first block at most, and ends the transfer. What it said, and why no more, for people.
 pub(crate) async fn ask(
     stack: &Stack,
     server: SocketAddr,
     file: &str,
-) -> Result<TftpAnswer, String> {
-    let ip = if server.is_ipv6() { 40 } else { 20 };
-    let block = stack.mtu().saturating_sub(ip + HEADERS);
+) -> (Option<TftpAnswer>, Option<String>) {
+    let mut told = None;
+    let asked = converse(stack, server, file, &mut told).await;
+    (told, asked.err())
+}
+
+async fn converse(
+    stack: &Stack,
+    server: SocketAddr,
+    file: &str,
+    told: &mut Option<TftpAnswer>,
+) -> Result<(), String> {
+    let (ip, unspecified): (_, IpAddr) = match server {
+        SocketAddr::V4(_) => (20, Ipv4Addr::UNSPECIFIED.into()),
+        SocketAddr::V6(_) => (40, Ipv6Addr::UNSPECIFIED.into()),
+    };
+    let block = stack.path_mtu(unspecified).saturating_sub(ip + HEADERS);
     let asked = TransferOptions {
         block_size: Some(block),
         window_size: Some(WINDOW),
@@ -42,24 +56,21 @@ pub(crate) async fn ask(
     })
     .emit(&mut request);
     let socket = stack.udp();
-    let mut begin = stack.now();
+    let begin = stack.now();
     let mut first = None;
     for _ in 0..TRIES {
-        begin = stack.now();
         let sent = socket.send_to(server, &request);
         sent.map_err(|error| error.to_string())?;
         first = stack
             .timeout(PATIENCE, answer(stack, &socket, server))
             .await;
-        if let Some(first) = &first {
-            first.as_ref().map_err(ToString::to_string)?;
+        if first.is_some() {
             break;
         }
     }
-    let Some(Ok((end, packet))) = first else {
-        return Err(format!("no answer to {TRIES} requests"));
-    };
-    let mut told = TftpAnswer {
+    let first = first.ok_or_else(|| format!("no answer to {TRIES} requests"))?;
+    let (end, packet) = first.map_err(ToString::to_string)?;
+    let answer = TftpAnswer {
         asked_block_bytes: block,
         asked_window: WINDOW,
         answer_us: since(stack, begin),
@@ -69,22 +80,22 @@ pub(crate) async fn ask(
         Ok(Packet::Oack(options)) => {
             let granted = TransferOptions::from_acknowledgement(options);
             let granted = granted.map_err(|error| error.to_string())?;
-            told.block_bytes = granted.block_size;
-            told.window = granted.window_size;
-            told.file_bytes = granted.transfer_size;
-            let begin = stack.now();
-            if socket.send_to(end, &ack(0)).is_ok() {
-                let block = stack.timeout(PATIENCE, block_of(&socket, end)).await;
-                told.first_block_us = block.map(|()| since(stack, begin));
-            }
-        }
-        Ok(Packet::Data { .. }) => {}
-        Ok(Packet::Error { code, text }) => {
-            return Err(match text::shown(text) {
-                text if text.is_empty() => code.meaning().to_string(),
-                text => text,
+            let answer = told.insert(TftpAnswer {
+                block_bytes: granted.block_size,
+                window: granted.window_size,
+                file_bytes: granted.transfer_size,
+                ..answer
             });
+            let begin = stack.now();
+            let sent = socket.send_to(end, &ack(0));
+            sent.map_err(|error| error.to_string())?;
+            let block = stack.timeout(PATIENCE, first_block(&socket, end)).await;
+            let seconds = PATIENCE.secs();
+            block.ok_or_else(|| format!("options, and no block within {seconds} s"))??;
+            answer.first_block_us = Some(since(stack, begin));
         }
+        Ok(Packet::Data { .. }) => *told = Some(answer),
+        Ok(Packet::Error { code, text }) => return Err(refusal(code, text)),
         _ => return Err("an answer that is none of TFTP".to_string()),
     }
     let mut error = Vec::new();
@@ -96,7 +107,15 @@ pub(crate) async fn ask(
     // It is not answered: a server that misses it ends the transfer by itself.
     let _ = socket.send_to(end, &error);
     stack.next_turn().await;
-    Ok(told)
+    Ok(())
+}
+
+/// A server's words, fit to be shown.
+fn refusal(code: ErrorCode, text: &[u8]) -> String {
+    match text::shown(text) {
+        text if text.is_empty() => code.meaning().to_string(),
+        text => text,
+    }
 }
 
 /// The first packet from the server's host, and from where there.
@@ -118,12 +137,14 @@ async fn answer(
     }
 }
 
-/// Waits for the first block.
-async fn block_of(socket: &UdpSocket, end: SocketAddr) {
+/// Waits for the first block. The error is why the server sends none.
+async fn first_block(socket: &UdpSocket, end: SocketAddr) -> Result<(), String> {
     loop {
         let (from, packet) = socket.receive().await;
-        if from == end && matches!(Packet::parse(&packet), Ok(Packet::Data { .. })) {
-            return;
+        match Packet::parse(&packet) {
+            Ok(Packet::Data { .. }) if from == end => return Ok(()),
+            Ok(Packet::Error { code, text }) if from == end => return Err(refusal(code, text)),
+            _ => {}
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct Server {
     /// What it said by HTTP, where the file comes by that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAnswer>,
-    /// Why it did not say that.
+    /// Why it did not say that, or did no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
@@ -34,9 +34,10 @@ pub struct Path {
     pub on_link: bool,
     /// The longest packet of the machine's link, in bytes.
     pub link_mtu_bytes: u16,
-    /// The longest packet that came there and back, in bytes.
-    pub mtu_bytes: u16,
-    /// Where that is less than the link's: somebody on the path said so (ICMP Fragmentation Needed, ICMPv6 Packet Too Big).
+    /// The longest packet that came there and back, in bytes; `None` where not even those came that every host takes: somebody keeps long requests away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu_bytes: Option<u16>,
+    /// Where that is less than the link's: somebody on the path says so (ICMP Fragmentation Needed, ICMPv6 Packet Too Big).
     pub told: bool,
     /// Requests of one length each.
     pub echoes: Vec<Echoes>,
@@ -82,7 +83,7 @@ impl Path {
 
     /// Packets that fit the machine's link vanish on the path, and nobody says so (RFC 2923, section 2.1).
     pub fn is_black_hole(&self) -> bool {
-        self.mtu_bytes < self.link_mtu_bytes && !self.told
+        self.mtu_bytes.is_some_and(|mtu| mtu < self.link_mtu_bytes) && !self.told
     }
 }
 
@@ -103,9 +104,9 @@ pub struct TftpAnswer {
     /// Bytes of the file (`tsize`), where it tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// From the request to its answer, in microseconds.
+    /// From the first request to an answer, in microseconds.
     pub answer_us: u64,
-    /// From the acknowledgement of that to the first block; `None` where the answer was the first block.
+    /// From the acknowledgement of that to the first block; `None` where the answer was the first block, or none came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_block_us: Option<u64>,
 }

@@ -76,7 +76,7 @@ pub(crate) const ALL: &[Check] = &[
         standard: true,
         quick: false,
         needs_server: false,
-        limit_s: 180,
+        limit_s: 420,
         run: servers::examine,
     },
     Check {

@@ -33,7 +33,7 @@ use uefi::proto::pi::mp::MpServices;
 use wireboot_threads::Entry;
 
 /// How long a processor may take to halt by a non-maskable interrupt, in microseconds: hypervisors run something else meanwhile.
-const HALT: u64 = 100_000;
+const HALT: u64 = 2_000_000;
 /// How often is looked whether it has, in microseconds.
 const LOOK: u64 = 1000;
 /// Processors with a higher number are not used.
@@ -226,13 +226,12 @@ impl Processor {
         if tell() {
             return;
         }
-        let Some(apic) = self.is_gated().then(Apic::here).flatten() else {
-            return;
-        };
+        let Some(apic) = Apic::here() else { return };
         let mut sent = false;
         for _ in 0..HALT / LOOK {
-            // SAFETY: its gate for it is ours, and halts it.
-            sent = sent || unsafe { apic.send_nmi(self.apic_id) };
+            // SAFETY: its gate for it is ours, and halts it; or it leaves our code at this very moment, and what the firmware's gate does there is what becomes of
+            // a processor that nobody uses.
+            sent = sent || self.is_gated() && unsafe { apic.send_nmi(self.apic_id) };
             let begin = clock.micros();
             while clock.micros() - begin < LOOK {
                 core::hint::spin_loop();

@@ -6,6 +6,9 @@ use wireboot_report::{Report, Server};
 /// The heads of [`rows`]' columns.
 pub(crate) const HEADS: [&str; 3] = ["server", "path", "answer"];
 
+/// As many lengths of packets are shown.
+const SHOWN: usize = 4;
+
 /// What is known of each server.
 pub(crate) fn rows(report: &Report) -> impl Iterator<Item = [String; 3]> {
     report.servers.iter().map(row)
@@ -16,28 +19,28 @@ fn row(server: &Server) -> [String; 3] {
     if !server.url.contains(&server.address) {
         who += &format!(" ({})", server.address);
     }
-    let path = server.path.as_ref().map(path);
+    let path = match &server.path {
+        Some(known) => path(known),
+        None if server.address.is_empty() => "not asked".to_owned(),
+        None => "no echo is answered".to_owned(),
+    };
     let answers = server.tftp.as_ref().map(tftp).into_iter();
     let answers = answers.chain(server.http.as_ref().map(http));
     let answers: Vec<String> = answers.chain(server.failure.clone()).collect();
-    [
-        who,
-        path.unwrap_or_else(|| "no echo is answered".to_owned()),
-        answers.join("; "),
-    ]
+    [who, path, answers.join("; ")]
 }
 
 fn path(path: &Path) -> String {
-    let said = match (path.mtu_bytes < path.link_mtu_bytes, path.told) {
-        (false, _) => "",
-        (true, true) => ", as a router says",
-        (true, false) => ", and no router says so",
+    let mut text = match path.mtu_bytes {
+        None => "no long packets".to_owned(),
+        Some(mtu) if mtu >= path.link_mtu_bytes => format!("packets of {mtu} bytes"),
+        Some(mtu) if path.told => format!("packets of {mtu} bytes, as a router says"),
+        Some(mtu) => format!("packets of {mtu} bytes, and no router says so"),
     };
-    let mut text = format!("packets of {} bytes{said}", path.mtu_bytes);
     if !path.on_link {
         text += ", by a router";
     }
-    for one in &path.echoes {
+    for one in path.echoes.iter().take(SHOWN) {
         text += &format!(
             "; {} bytes: {} to {} µs, {:.1} % lost",
             one.packet_bytes,
@@ -109,7 +112,7 @@ mod tests {
             address: "10.0.0.1".into(),
             path: Some(Path {
                 link_mtu_bytes: 1500,
-                mtu_bytes: 1400,
+                mtu_bytes: Some(1400),
                 echoes: vec![Echoes {
                     packet_bytes: 64,
                     asked: 100,

@@ -34,7 +34,7 @@ pub mod ladder;
 mod leases;
 mod link_socket;
 pub mod listen;
-mod others;
+mod other_servers;
 mod pool;
 pub mod ports;
 pub mod ra;

@@ -211,7 +211,7 @@ pub(crate) fn servers(lab: &Lab) -> Result<()> {
         bail!("{:?}", report.servers);
     };
     let path = server.path.as_ref().context("no answer to an echo")?;
-    ensure!(path.mtu_bytes == 1400 && path.on_link, "{path:?}");
+    ensure!(path.mtu_bytes == Some(1400) && path.on_link, "{path:?}");
     let whole = |one: &Echoes| one.answered == 100 && one.least_us >= 20_000;
     ensure!(path.echoes.iter().all(whole), "{path:?}");
     let tftp = server.tftp.as_ref().context("no answer by TFTP")?;
@@ -296,7 +296,10 @@ pub(crate) fn servers_by_http(lab: &Lab) -> Result<()> {
     };
     ensure!(server.address == SERVER6.to_string(), "{server:?}");
     let path = server.path.as_ref().context("no answer to an echo")?;
-    ensure!(path.mtu_bytes == 1500 && path.echoes.len() == 2, "{path:?}");
+    ensure!(
+        path.mtu_bytes == Some(1500) && path.echoes.len() == 2,
+        "{path:?}"
+    );
     ensure!(path.lost_percent() < 50.0, "{path:?}");
     let http = server.http.as_ref().context("no answer by HTTP")?;
     let size = fs::metadata(&program)?.len();

@@ -475,6 +475,7 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("iperf3_tcp_reverse", throughput::tcp_reverse),
     ("iperf3_udp", throughput::udp),
+    ("iperf3_tcp_of_some_bytes", throughput::tcp_of_some_bytes),
     ("doctor_ended_by_esc", doctor::ended_by_esc),
     ("every_rung_is_measured", ladder::every_rung_is_measured),
     ("the_card_sends_what_is_measured", ladder::the_card_sends),

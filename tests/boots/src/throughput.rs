@@ -1,24 +1,32 @@
 //! doctor.efi against Debian's iperf3.
 
 use std::fs;
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use wireboot_doctor::lab::IPERF3;
 use wireboot_lab::netns::Lab;
-use wireboot_report::Throughput;
 use wireboot_report::throughput::Direction;
+use wireboot_report::{Report, Throughput};
 
 use crate::doctor;
+use crate::scene::wireboot;
 
-/// One test, as the machine and the server tell it.
-fn measured(lab: &Lab, words: &str) -> Result<(Throughput, Value)> {
-    let words = format!("iperf3=10.77.0.1 time=3 {words}");
-    let mut report = doctor::inside(lab, &[], &words, false)?;
+/// The report of one test, and what the server tells of it.
+fn reported(lab: &Lab, words: &str) -> Result<(Report, Value)> {
+    let words = format!("iperf3=10.77.0.1 {words}");
+    let report = doctor::inside(lab, &[], &words, false)?;
     ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
-    let ours = report.throughput.pop().context("no test in the report")?;
     let theirs = fs::read_to_string(lab.scratch().join(IPERF3))?;
     let theirs = serde_json::from_str(&theirs).context("what iperf3 says")?;
+    Ok((report, theirs))
+}
+
+/// One test of three seconds, as the machine and the server tell it.
+fn measured(lab: &Lab, words: &str) -> Result<(Throughput, Value)> {
+    let (mut report, theirs) = reported(lab, &format!("time=3 {words}"))?;
+    let ours = report.throughput.pop().context("no test in the report")?;
     Ok((ours, theirs))
 }
 
@@ -75,5 +83,38 @@ pub(crate) fn udp(lab: &Lab) -> Result<()> {
     );
     // 5 Mbit/s of 1472 bytes for three seconds.
     ensure!((1225..1325).contains(&datagrams.sent), "{ours:#?}");
+    Ok(())
+}
+
+const BYTES: u64 = 20_000_000;
+
+/// So many bytes in messages of 16 KiB and segments of 1000 bytes. `wireboot report --iperf3` tells of it as iperf3 does.
+pub(crate) fn tcp_of_some_bytes(lab: &Lab) -> Result<()> {
+    let words = format!("bytes={BYTES} length=16384 mss=1000");
+    let (report, theirs) = reported(lab, &words)?;
+    let [ours] = &report.throughput[..] else {
+        bail!("{:?}", report.throughput);
+    };
+    // Whole messages leave.
+    let range = BYTES..BYTES + 2 * 16384;
+    ensure!(range.contains(&ours.received_bytes()), "{ours:#?}");
+    ensure!(ours.mss_bytes == Some(1000), "{ours:#?}");
+    let file = lab.scratch().join("throughput.json");
+    fs::write(&file, report.to_json())?;
+    let mut command = Command::new(wireboot()?);
+    let told = command
+        .args(["report", "--iperf3"])
+        .arg(&file)
+        .output()
+        .context("starting wireboot report")?;
+    let told: Value = serde_json::from_slice(&told.stdout).context("what wireboot says")?;
+    for key in ["protocol", "num_streams", "blksize", "bytes", "reverse"] {
+        let key = format!("/start/test_start/{key}");
+        let (one, other) = (told.pointer(&key), theirs.pointer(&key));
+        ensure!(one.is_some() && one == other, "{key}: {one:?}, {other:?}");
+    }
+    let came = "/end/sum_received/bytes";
+    let [one, other] = [&told, &theirs].map(|one| one.pointer(came).and_then(Value::as_u64));
+    ensure!(one.is_some() && one == other, "{one:?}, {other:?}");
     Ok(())
 }

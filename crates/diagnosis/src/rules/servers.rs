@@ -1,34 +1,43 @@
 //! Boot servers and the paths to them, asked without a boot.
 
+use wireboot_report::Report;
 use wireboot_report::servers::Path;
-use wireboot_report::{Report, Server};
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Found, advice, listed};
+use super::{Found, advice, count};
 
 /// A path that loses less is healthy, in percent.
 const LOST_PERCENT: f64 = 1.0;
 
-fn servers(report: &Report, wanted: fn(&Path) -> bool) -> Vec<(&Server, &Path)> {
+/// As many lengths of packets are told.
+const SHOWN: usize = 4;
+
+/// The first server whose path is so, and the words for those beside it.
+fn first(report: &Report, wanted: fn(&Path) -> bool) -> Option<(&Path, String)> {
     let known = report.servers.iter();
     let known = known.filter_map(|server| Some((server, server.path.as_ref()?)));
-    known.filter(|(_, path)| wanted(path)).collect()
+    let mut all = known.filter(|(_, path)| wanted(path));
+    let (server, path) = all.next()?;
+    let others = match all.count() {
+        0 => String::new(),
+        others => format!(", and {} more like it", count(others, "server")),
+    };
+    Some((path, format!("{}{others}", server.address)))
 }
 
 /// Packets that fit the link vanish on the path.
 pub(super) fn path_mtu(report: &Report) -> Option<Found> {
-    let all = servers(report, Path::is_black_hole);
-    let (_, path) = all.first()?;
-    let (least, link) = (path.mtu_bytes, path.link_mtu_bytes);
+    let (path, who) = first(report, Path::is_black_hole)?;
+    let (fits, link) = (path.mtu_bytes?, path.link_mtu_bytes);
     Some(Found {
         label: "long packets that vanish".into(),
         seconds: 0.0,
         evidence: format!(
-            "{}: packets of {least} bytes come there and back, those of {} do not, and the machine's link carries {link}; nobody on the path says so",
-            listed(all.iter().map(|(server, _)| server.address.as_str())),
-            least.saturating_add(1)
+            "{who}: packets of {fits} bytes come there and back, those of {} do not, and the machine's link carries {link}; nobody on the path says so",
+            fits.saturating_add(1)
         ),
         advice: advice([
             "the router before the narrow link has to say ICMP Fragmentation Needed (IPv6: Packet Too Big), and no firewall may drop that",
@@ -41,9 +50,8 @@ pub(super) fn path_mtu(report: &Report) -> Option<Found> {
 
 /// Packets are lost on the path.
 pub(super) fn path_loss(report: &Report) -> Option<Found> {
-    let all = servers(report, |path| path.lost_percent() >= LOST_PERCENT);
-    let (_, path) = all.first()?;
-    let parts = path.echoes.iter().map(|one| {
+    let (path, who) = first(report, |path| path.lost_percent() >= LOST_PERCENT)?;
+    let parts = path.echoes.iter().take(SHOWN).map(|one| {
         format!(
             "{} of {} with {} bytes",
             one.asked.saturating_sub(one.answered),
@@ -55,8 +63,7 @@ pub(super) fn path_loss(report: &Report) -> Option<Found> {
         label: "packets lost on the path".into(),
         seconds: 0.0,
         evidence: format!(
-            "{}: echo requests without an answer: {}",
-            listed(all.iter().map(|(server, _)| server.address.as_str())),
+            "{who}: echo requests without an answer: {}",
             parts.collect::<Vec<_>>().join(", ")
         ),
         advice: advice([

@@ -156,16 +156,18 @@ pub(super) fn window(boot: &Boot<'_>) -> Option<Found> {
         None => left_s(one) * share(one),
     };
     let lost: f64 = found.iter().map(|one| lost_s(one)).sum();
+    let refused = |one: &Transfer| {
+        option(&one.asked, "windowsize").is_some() && option(&one.granted, "windowsize").is_none()
+    };
+    // That a server knows no windows is said where it costs little, too: there may be longer ways to it.
     let worst = found
         .iter()
+        .filter(|one| lost >= WORTH_S || refused(one))
         .max_by(|one, other| turns_s(one).total_cmp(&turns_s(other)))?;
     let measured = Measured::of(boot, worst);
     let measured = measured.map_or_else(String::new, |measured| {
         measured.words(measured.filled, measured.best)
     });
-    if lost < WORTH_S {
-        return None;
-    }
     let blocks = worst.window_blocks;
     let label = match blocks {
         1 => "TFTP block by block".into(),

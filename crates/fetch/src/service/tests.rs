@@ -248,7 +248,8 @@ fn name_servers_of_both_leases_are_each_asked_once() {
     bench.commands.push(Command::Configure(lease)).unwrap();
     bench.commands.push(Command::Configure6(lease6)).unwrap();
     pass(&mut bench, 10_000);
-    let (servers, search) = bench.service.shared.name_servers();
+    let shared = &bench.service.shared;
+    let (servers, search) = dns::name_servers(&shared.stack, &shared.leases.borrow());
     assert_eq!(
         servers,
         [IpAddr::V4(first), IpAddr::V4(second), IpAddr::V6(sixth)]

@@ -30,10 +30,14 @@ pub(super) struct Answer {
 /// How the path and the host are.
 #[derive(Clone, Copy)]
 pub(super) struct Nature {
-    /// The longest packet that it carries, each way.
+    /// The longest packet that it carries, each way. Longer ones vanish.
     pub path_mtu: usize,
-    /// A router says which are too long.
-    pub tells: bool,
+    /// Of packets that are longer than this a router says so.
+    pub told_mtu: usize,
+    /// It says how long they may be.
+    pub names_mtu: bool,
+    /// The longest echo request that is answered.
+    pub longest_echo: usize,
     /// Echo requests are answered.
     pub answers: bool,
     pub tftp: Option<Tftp>,
@@ -44,7 +48,9 @@ impl Default for Nature {
     fn default() -> Self {
         Self {
             path_mtu: 1500,
-            tells: true,
+            told_mtu: 1500,
+            names_mtu: true,
+            longest_echo: 1500,
             answers: true,
             tftp: None,
             http: None,
@@ -158,10 +164,17 @@ impl Host {
             .unwrap();
         let busy = !came.is_empty();
         for frame in came {
-            if frame.len() > 14 + self.nature.path_mtu {
-                if self.nature.tells {
-                    self.frames.from.push(too_big(&frame, self.nature.path_mtu));
-                }
+            let len = frame.len() - 14;
+            if len > self.nature.told_mtu {
+                let mtu = if self.nature.names_mtu {
+                    self.nature.told_mtu
+                } else {
+                    0
+                };
+                self.frames.from.push(too_big(&frame, mtu));
+            } else if len > self.nature.path_mtu || frame[23] == 1 && len > self.nature.longest_echo
+            {
+                // Nobody hears of it.
             } else if self.nature.answers || frame[23] != 1 {
                 self.frames.to.push_back(frame);
             }

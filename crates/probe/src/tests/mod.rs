@@ -18,7 +18,7 @@ use wireboot_report::servers::{HttpAnswer, TftpAnswer};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// In which every probe has ended, in microseconds.
-const LONGEST: i64 = 21_000_000;
+const LONGEST: i64 = 51_000_000;
 
 /// What the host was found to be, and the host.
 fn probed(url: &str, wire: LinkConfig, nature: Nature) -> (Server, Host) {
@@ -72,7 +72,7 @@ fn lossy(loss: f64) -> LinkConfig {
 fn a_healthy_path_carries_all() {
     let server = on_a_lan("tftp://10.0.0.2/a", Nature::default());
     let path = server.path.unwrap();
-    assert_eq!((path.mtu_bytes, path.link_mtu_bytes), (1500, 1500));
+    assert_eq!((path.mtu_bytes, path.link_mtu_bytes), (Some(1500), 1500));
     assert!(path.on_link && !path.told && !path.is_black_hole());
     let lengths: Vec<_> = path.echoes.iter().map(|one| one.packet_bytes).collect();
     assert_eq!(lengths, [64, 1500]);
@@ -97,7 +97,7 @@ fn losses_and_disorder_are_counted() {
     };
     let (server, _) = probed("tftp://10.0.0.2/a", wire, Nature::default());
     let path = server.path.unwrap();
-    assert_eq!(path.mtu_bytes, 1500, "{path:?}");
+    assert_eq!(path.mtu_bytes, Some(1500), "{path:?}");
     // Of 200, each way a tenth.
     let lost = path.lost_percent();
     assert!((10.0..30.0).contains(&lost), "{lost}: {path:?}");
@@ -111,19 +111,63 @@ fn losses_and_disorder_are_counted() {
 #[test]
 fn the_longest_packet_is_found_whoever_tells() {
     for mtu in [576, 577, 1006, 1280, 1399, 1400, 1492, 1499] {
-        for tells in [true, false] {
+        for (told_mtu, names_mtu) in [(mtu, true), (mtu, false), (9000, true)] {
             let nature = Nature {
                 path_mtu: mtu,
-                tells,
+                told_mtu,
+                names_mtu,
                 ..Nature::default()
             };
             let path = on_a_lan("tftp://10.0.0.2/a", nature).path.unwrap();
-            assert_eq!(usize::from(path.mtu_bytes), mtu, "{path:?}");
-            assert_eq!((path.told, path.is_black_hole()), (tells, !tells), "{mtu}");
+            assert_eq!(path.mtu_bytes.map(usize::from), Some(mtu), "{path:?}");
+            let told = told_mtu == mtu;
+            assert_eq!((path.told, path.is_black_hole()), (told, !told), "{mtu}");
             assert_eq!(usize::from(path.echoes[1].packet_bytes), mtu);
             assert_eq!(path.echoes[1].answered, 100);
         }
     }
+}
+
+/// One router says what fits, and behind it less does, without a word.
+#[test]
+fn a_black_hole_behind_a_router_that_speaks_is_one() {
+    let nature = Nature {
+        path_mtu: 1400,
+        told_mtu: 1492,
+        ..Nature::default()
+    };
+    let path = on_a_lan("tftp://10.0.0.2/a", nature).path.unwrap();
+    assert_eq!((path.mtu_bytes, path.told), (Some(1400), false));
+    assert!(path.is_black_hole());
+}
+
+#[test]
+fn who_keeps_long_requests_away_hides_what_the_path_carries() {
+    let nature = Nature {
+        longest_echo: 200,
+        ..Nature::default()
+    };
+    let path = on_a_lan("tftp://10.0.0.2/a", nature).path.unwrap();
+    assert_eq!(path.mtu_bytes, None);
+    assert!(!path.is_black_hole());
+    assert_eq!(path.echoes.len(), 1);
+    assert_eq!(path.lost_percent(), 0.0);
+}
+
+#[test]
+fn a_host_far_away_answers() {
+    let wire = LinkConfig {
+        latency_micros: 350_000,
+        ..LinkConfig::default()
+    };
+    let (server, _) = probed("tftp://10.0.0.2/a", wire, Nature::default());
+    let path = server.path.unwrap();
+    assert_eq!(path.mtu_bytes, Some(1500), "{path:?}");
+    assert!(
+        path.echoes.iter().all(|one| one.answered == 100),
+        "{path:?}"
+    );
+    assert!(path.echoes[0].least_us >= 700_000, "{path:?}");
 }
 
 #[test]
@@ -171,6 +215,31 @@ fn what_tftp_grants_is_told_and_the_transfer_ended() {
     // The acknowledgement, and an error that ends it.
     let kinds: Vec<_> = host.acknowledged.iter().map(|bytes| bytes[1]).collect();
     assert_eq!(kinds, [4, 5]);
+}
+
+/// As where the options come through, and the blocks do not.
+#[test]
+fn options_without_a_block_are_a_failure() {
+    let granted: fn(&[u8]) -> Vec<Vec<u8>> = |packet| match packet {
+        [0, 1, ..] => grants(packet),
+        _ => Vec::new(),
+    };
+    let refused: fn(&[u8]) -> Vec<Vec<u8>> = |packet| match packet {
+        [0, 4, 0, 0] => vec![b"\0\x05\0\0no more\0".to_vec()],
+        _ => grants(packet),
+    };
+    for (tftp, words) in [
+        (granted, "options, and no block within 2 s"),
+        (refused, "no more"),
+    ] {
+        let nature = Nature {
+            tftp: Some(tftp),
+            ..Nature::default()
+        };
+        let server = on_a_lan("tftp://10.0.0.2/a", nature);
+        assert_eq!(server.tftp.unwrap().window, Some(16));
+        assert_eq!(server.failure.as_deref(), Some(words));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use wireboot_boot::card::{self, AnyNic, Card};
 use wireboot_boot::engine;
 use wireboot_boot::error::Error as BootError;
@@ -20,7 +20,7 @@ use wireboot_boot::settings::Settings;
 use wireboot_boot::source;
 use wireboot_fetch::url::{Host, Url};
 use wireboot_fetch::{Leases, dns};
-use wireboot_net::{Engine, Instant, Stack};
+use wireboot_net::{Duration, Engine, Instant, Stack};
 use wireboot_nic::Nic;
 use wireboot_platform::{Clock, console, random};
 use wireboot_report::Server;
@@ -29,6 +29,9 @@ use wireboot_report::Server;
 const SERVERS: usize = 4;
 /// How long the link may take to come up, in microseconds.
 const LINK: u64 = 5_000_000;
+/// How long a neighbour may take to answer, and how long after one question comes the next: longer than a spanning tree's 30 s.
+const NEIGHBOUR: Duration = Duration::from_secs(35);
+const NEIGHBOUR_ASKED: Duration = Duration::from_millis(500);
 /// How often the keyboard is looked at, in microseconds.
 const LOOKED: u64 = 100_000;
 
@@ -90,6 +93,11 @@ fn ask(
     let told = Rc::<RefCell<Vec<Server>>>::default();
     let servers = told.clone();
     engine.spawn(async move {
+        if leases.v6.is_some() {
+            // Without it nothing is known to be on the link, not even a name server.
+            wait_for_router(&stack, Ipv6Addr::UNSPECIFIED.into()).await;
+        }
+        wait_for_link_partner(&stack, &leases).await;
         for (url, number) in urls.iter().zip(1..) {
             console::progress(&format!("{url}, {number} of {all}"));
             let server = server(&stack, &leases, url).await;
@@ -115,12 +123,27 @@ fn ask(
     }
 }
 
+/// The card was just taken from the firmware: a switch whose spanning tree has seen its link go forwards nothing for 30 s. Waits until a neighbour answers.
+async fn wait_for_link_partner(stack: &Stack, leases: &Leases) {
+    let Some(lease) = &leases.v4 else { return };
+    let Some(server) = lease.next_server.or(lease.server).or(lease.router) else {
+        return;
+    };
+    let Some(route) = stack.route(server.into()).await else {
+        return;
+    };
+    let IpAddr::V4(neighbour) = route.next_hop else {
+        return;
+    };
+    let end = stack.now() + NEIGHBOUR;
+    while stack.arp_probe(neighbour).await.is_none() && stack.now() < end {
+        stack.sleep(NEIGHBOUR_ASKED).await;
+    }
+}
+
 async fn server(stack: &Stack, leases: &Leases, url: &Url) -> Server {
     match address(stack, leases, url).await {
-        Ok(address) => {
-            wait_for_router(stack, address).await;
-            wireboot_probe::probe(stack, url, address).await
-        }
+        Ok(address) => wireboot_probe::probe(stack, url, address).await,
         Err(failure) => Server {
             url: url.to_string(),
             failure: Some(failure),
@@ -135,14 +158,8 @@ async fn address(stack: &Stack, leases: &Leases, url: &Url) -> Result<IpAddr, St
         Host::Address(address) => return Ok(*address),
         Host::Name(name) => name,
     };
-    let v4 = leases.v4.iter().flat_map(|lease| &lease.dns);
-    let v6 = leases.v6.iter().flat_map(|lease| &lease.dns);
-    let servers: Vec<IpAddr> = (v4.map(|one| IpAddr::V4(*one)))
-        .chain(v6.map(|one| IpAddr::V6(*one)))
-        .collect();
-    let mut found = dns::resolve(stack, &servers, &[], name)
-        .await
-        .map_err(|error| error.to_string())?;
+    let found = dns::resolve_by(stack, leases, name).await;
+    let mut found = found.map_err(|error| error.to_string())?;
     stack.order(&mut found);
     found
         .first()
@@ -157,7 +174,7 @@ fn shown(server: &Server) -> String {
         let way = path.echoes.first().map_or(0, |one| one.median_us);
         line += &format!(
             ": packets of {} bytes, {} us there and back, {:.1} % lost",
-            path.mtu_bytes,
+            path.mtu_bytes.unwrap_or(0),
             way,
             path.lost_percent()
         );

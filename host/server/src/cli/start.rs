@@ -26,7 +26,7 @@ use crate::ladder::{self, LadderServer, Turns};
 use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
 use crate::listen::Listen;
-use crate::others::{ADVICE, OtherServers, look_out};
+use crate::other_servers::{ADVICE, OtherServers, look_out};
 use crate::ports::PATIENCE;
 use crate::ra::{Advertisement, RaServer, RaSocket};
 use crate::reports::Reports;

@@ -19,7 +19,7 @@ use crate::boot_conf::BOOT_CONFIGURATION;
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
 use crate::leases::Lease;
-use crate::others::OtherServers;
+use crate::other_servers::OtherServers;
 use crate::pool::{self, Pool};
 use crate::ports::Port;
 
