@@ -311,6 +311,15 @@ impl Stack {
         self.0.initial_sequence.iss(local, remote, self.now())
     }
 
+    /// Whether the Ethernet address of the next hop to `remote` is known. It is asked for where it is not.
+    #[must_use]
+    pub fn resolves(&self, remote: IpAddr) -> bool {
+        let now = self.now();
+        let interface = &mut self.state().interface;
+        let local = interface.source(remote, now);
+        local.is_some_and(|local| interface.path(local, remote, now).is_some())
+    }
+
     /// Asks the link whether somebody uses `address` (RFC 5227 probes, 15 ms in all), and who.
     pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
         self.state().interface.probe = Some((address, None));

@@ -208,3 +208,22 @@ fn what_cannot_leave_is_refused() {
     assert!(!full.is_empty());
     assert!(full.into_iter().all(|error| error == NetError::Full));
 }
+
+/// A next hop is asked for its Ethernet address by whoever wants to know it.
+#[test]
+fn a_next_hop_that_answers_is_known() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        let server = version.server().ip();
+        assert!(!bench.stack.resolves(server));
+        bench.run_until_idle();
+        assert!(bench.stack.resolves(server));
+        bench.answers = false;
+        let stranger = version.stranger();
+        assert!(!bench.stack.resolves(stranger));
+        bench.run_until_idle();
+        assert!(!bench.stack.resolves(stranger));
+    }
+    let bench = Bench::silent(Version::V4);
+    assert!(!bench.stack.resolves("192.0.2.1".parse().unwrap()));
+}

@@ -29,9 +29,8 @@ use wireboot_report::Server;
 const SERVERS: usize = 4;
 /// How long the link may take to come up, in microseconds.
 const LINK: u64 = 5_000_000;
-/// How long a neighbour may take to answer, and how long after one question comes the next: longer than a spanning tree's 30 s.
+/// How long neighbours may take to answer.
 const NEIGHBOUR: Duration = Duration::from_secs(35);
-const NEIGHBOUR_ASKED: Duration = Duration::from_millis(500);
 /// How often the keyboard is looked at, in microseconds.
 const LOOKED: u64 = 100_000;
 
@@ -58,7 +57,10 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     drop(taken.claim);
     let (servers, ended) = asked?;
     for server in &servers {
-        log::info!("{}", shown(server));
+        let way = server.path.as_ref().and_then(|path| path.echoes.first());
+        let way = way.map_or(0, |echoes| echoes.median_us);
+        let failure = server.failure.as_deref().unwrap_or("answers");
+        log::info!("{}: {way} us there and back; {failure}", server.url);
     }
     examination.report.servers = servers;
     match ended {
@@ -97,10 +99,10 @@ fn ask(
             // Without it nothing is known to be on the link, not even a name server.
             wait_for_router(&stack, Ipv6Addr::UNSPECIFIED.into()).await;
         }
-        wait_for_link_partner(&stack, &leases).await;
+        let end = stack.now() + NEIGHBOUR;
         for (url, number) in urls.iter().zip(1..) {
             console::progress(&format!("{url}, {number} of {all}"));
-            let server = server(&stack, &leases, url).await;
+            let server = server(&stack, &leases, url, end).await;
             told.borrow_mut().push(server);
         }
     });
@@ -123,27 +125,16 @@ fn ask(
     }
 }
 
-/// The card was just taken from the firmware: a switch whose spanning tree has seen its link go forwards nothing for 30 s. Waits until a neighbour answers.
-async fn wait_for_link_partner(stack: &Stack, leases: &Leases) {
-    let Some(lease) = &leases.v4 else { return };
-    let Some(server) = lease.next_server.or(lease.server).or(lease.router) else {
-        return;
-    };
-    let Some(route) = stack.route(server.into()).await else {
-        return;
-    };
-    let IpAddr::V4(neighbour) = route.next_hop else {
-        return;
-    };
-    let end = stack.now() + NEIGHBOUR;
-    while stack.arp_probe(neighbour).await.is_none() && stack.now() < end {
-        stack.sleep(NEIGHBOUR_ASKED).await;
-    }
-}
-
-async fn server(stack: &Stack, leases: &Leases, url: &Url) -> Server {
+/// `end`: until then the first hop may learn that the machine is there. The card was just taken from the firmware, and a switch whose spanning tree has seen its
+/// link go forwards nothing for 30 s.
+async fn server(stack: &Stack, leases: &Leases, url: &Url, end: Instant) -> Server {
     match address(stack, leases, url).await {
-        Ok(address) => wireboot_probe::probe(stack, url, address).await,
+        Ok(address) => {
+            while !stack.resolves(address) && stack.now() < end {
+                stack.next_turn().await;
+            }
+            wireboot_probe::probe(stack, url, address).await
+        }
         Err(failure) => Server {
             url: url.to_string(),
             failure: Some(failure),
@@ -165,22 +156,4 @@ async fn address(stack: &Stack, leases: &Leases, url: &Url) -> Result<IpAddr, St
         .first()
         .copied()
         .ok_or_else(|| format!("{name} has no address"))
-}
-
-/// A line for the screen.
-fn shown(server: &Server) -> String {
-    let mut line = server.url.clone();
-    if let Some(path) = &server.path {
-        let way = path.echoes.first().map_or(0, |one| one.median_us);
-        line += &format!(
-            ": packets of {} bytes, {} us there and back, {:.1} % lost",
-            path.mtu_bytes.unwrap_or(0),
-            way,
-            path.lost_percent()
-        );
-    }
-    if let Some(failure) = &server.failure {
-        line += &format!(": {failure}");
-    }
-    line
 }
