@@ -12,7 +12,6 @@ use crate::stack::Stack;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use core::net::IpAddr;
-use wireboot_tcp::Instant;
 
 const REQUEST_V4: u8 = 8;
 const REPLY_V4: u8 = 0;
@@ -22,15 +21,6 @@ const REPLY_V6: u8 = 129;
 const HEADER: usize = 8;
 /// Replies that wait for a reader that is slow.
 const WAITING: usize = 256;
-
-/// An answer to an echo request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EchoReply {
-    /// That of the request.
-    pub sequence: u16,
-    /// When it came.
-    pub at: Instant,
-}
 
 /// A socket of one host's echo replies. Dropping it closes it.
 pub struct EchoSocket {
@@ -79,9 +69,10 @@ impl EchoSocket {
         state.interface.send_echo(self.remote, message, now)
     }
 
-    /// The next reply that came whole: what came in fragments is forgotten.
+    /// The sequence number of the next reply that came whole: what came in fragments is forgotten. It came in this turn, which began before it did, or in an
+    /// earlier one.
     #[must_use]
-    pub fn try_receive(&self) -> Option<EchoReply> {
+    pub fn try_receive(&self) -> Option<u16> {
         self.binding(|binding| binding.replies.pop_front())
     }
 
@@ -118,7 +109,8 @@ impl Drop for EchoSocket {
 pub(crate) struct Binding {
     remote: IpAddr,
     identifier: u16,
-    replies: VecDeque<EchoReply>,
+    /// Sequence numbers.
+    replies: VecDeque<u16>,
     too_big: Option<u16>,
 }
 
@@ -175,13 +167,13 @@ pub(crate) fn parse(version: Version, path: (IpAddr, IpAddr), message: &[u8]) ->
 }
 
 /// Gives news to the socket of the host and the identifier, if there is one.
-pub(crate) fn take(bindings: &mut [Binding], news: &EchoNews, now: Instant) {
+pub(crate) fn take(bindings: &mut [Binding], news: &EchoNews) {
     let Some(binding) = find(bindings, news.remote, news.identifier) else {
         return;
     };
     match news.what {
         What::Reply { sequence } if binding.replies.len() < WAITING => {
-            binding.replies.push_back(EchoReply { sequence, at: now });
+            binding.replies.push_back(sequence);
         }
         What::Reply { .. } => {}
         What::TooBig { mtu } => binding.too_big = Some(mtu),

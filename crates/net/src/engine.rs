@@ -358,7 +358,7 @@ impl Ingress<'_> {
                 }
             }
             Some(Delivery::TooBig(too_big)) => self.too_big(&too_big),
-            Some(Delivery::Echo(news)) => echo::take(&mut self.state.echoes, &news, self.now),
+            Some(Delivery::Echo(news)) => echo::take(&mut self.state.echoes, &news),
             Some(Delivery::Neighbor(update)) => self.state.team.tell_all(&update),
         }
     }

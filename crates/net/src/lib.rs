@@ -58,7 +58,7 @@ mod udp;
 pub use bootp::Bootp;
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub use datagrams::DatagramSink;
-pub use echo::{EchoReply, EchoSocket};
+pub use echo::EchoSocket;
 pub use engine::{Engine, Task};
 pub use error::NetError;
 pub use igmp::Igmp;

@@ -24,7 +24,7 @@ pub(crate) async fn ask(
 ) -> Result<HttpAnswer, String> {
     let begin = stack.now();
     let mut stream = connect(stack, server).await?;
-    let connect_us = since(stack, begin);
+    let connect_us = since(stack, begin).await;
     let head = request(stack, &mut stream, url, "HEAD", "").await?;
     let mut begin = stack.now();
     let again = request(stack, &mut stream, url, "GET", PART).await;
@@ -38,7 +38,7 @@ pub(crate) async fn ask(
             request(stack, &mut stream, url, "GET", PART).await?
         }
     };
-    let first_byte_us = since(stack, begin);
+    let first_byte_us = since(stack, begin).await;
     let of = |head: &ResponseHead, name: &str| {
         let mut fields = head.fields.iter();
         let field = fields.find(|(known, _)| known.eq_ignore_ascii_case(name));

@@ -50,7 +50,8 @@ pub async fn probe(stack: &Stack, url: &Url, server: IpAddr) -> Server {
     answer
 }
 
-/// Microseconds since `begin`.
-fn since(stack: &Stack, begin: Instant) -> u64 {
+/// Microseconds since `begin` by the next turn: what has just come did so after the turn had begun, and where the processor was away meanwhile, long after.
+async fn since(stack: &Stack, begin: Instant) -> u64 {
+    stack.next_turn().await;
     (stack.now() - begin).total_micros()
 }

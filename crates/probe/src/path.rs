@@ -1,9 +1,10 @@
 //! The path to a host and back, by echo requests.
 
+use crate::since;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wireboot_net::{Duration, EchoReply, EchoSocket, Instant, NetError, Stack};
+use wireboot_net::{Duration, EchoSocket, Instant, NetError, Stack};
 use wireboot_report::servers::{Echoes, Path};
 
 /// Requests to find whether the host answers at all, and how long each is waited for. An answer to a former one counts, too.
@@ -75,14 +76,12 @@ impl Probe<'_> {
             let begin = self.stack.now();
             self.send(SHORT).ok()?;
             sent.push((self.sequence, begin));
-            let of_any = |reply: &EchoReply| {
-                let request = sent
-                    .iter()
-                    .find(|(sequence, _)| *sequence == reply.sequence);
-                request.map(|(_, begin)| reply.at - *begin)
+            let of_any = |sequence| {
+                let request = sent.iter().find(|(known, _)| *known == sequence);
+                request.map(|(_, begin)| *begin)
             };
-            if let Some(way) = self.wait_for(of_any).await {
-                return Some(way);
+            if let Some(begin) = self.wait_for(of_any).await {
+                return Some(Duration::from_micros(since(self.stack, begin).await));
             }
         }
         None
@@ -96,12 +95,12 @@ impl Probe<'_> {
     }
 
     /// Looks at replies, until one is wanted or the time is over.
-    async fn wait_for<T>(&self, wanted: impl Fn(&EchoReply) -> Option<T>) -> Option<T> {
+    async fn wait_for<T>(&self, wanted: impl Fn(u16) -> Option<T>) -> Option<T> {
         let end = self.stack.now() + self.wait;
         loop {
             // Before the time: the processor may have been away for long. All are taken, so that none waits for the next request.
             let replies = core::iter::from_fn(|| self.socket.try_receive());
-            if let Some(found) = replies.filter_map(|reply| wanted(&reply)).last() {
+            if let Some(found) = replies.filter_map(&wanted).last() {
                 return Some(found);
             }
             if self.stack.now() >= end {
@@ -117,8 +116,8 @@ impl Probe<'_> {
             if self.send(packet_bytes).is_err() {
                 return false;
             }
-            let sequence = self.sequence;
-            let this = |reply: &EchoReply| (reply.sequence == sequence).then_some(());
+            let asked = self.sequence;
+            let this = |sequence| (sequence == asked).then_some(());
             if self.wait_for(this).await.is_some() {
                 return true;
             }
@@ -166,12 +165,15 @@ impl Probe<'_> {
     async fn train(&mut self, packet_bytes: u16) -> Echoes {
         let mut sent: Vec<Instant> = Vec::new();
         let mut train = Train::new(self.sequence);
+        let mut came: Vec<u16> = Vec::new();
         let begin = self.stack.now();
         loop {
-            while let Some(reply) = self.socket.try_receive() {
-                train.take(reply.sequence, reply.at, &sent);
-            }
             let now = self.stack.now();
+            // They came in the turn before, after that had begun.
+            for sequence in came.drain(..) {
+                train.take(sequence, now, &sent);
+            }
+            came.extend(core::iter::from_fn(|| self.socket.try_receive()));
             let all = sent.len() == usize::from(ECHOES);
             if !all && now >= begin + INTERVAL * sent.len() as u32 {
                 match self.send(packet_bytes) {
@@ -182,7 +184,8 @@ impl Probe<'_> {
                 }
             }
             let last = sent.last().copied().unwrap_or(begin);
-            if all && train.answered() == sent.len() || now >= last + PATIENCE {
+            let over = all && train.answered() == sent.len() || now >= last + PATIENCE;
+            if over && came.is_empty() {
                 break;
             }
             self.stack.next_turn().await;

@@ -73,7 +73,7 @@ async fn converse(
     let answer = TftpAnswer {
         asked_block_bytes: block,
         asked_window: WINDOW,
-        answer_us: since(stack, begin),
+        answer_us: since(stack, begin).await,
         ..TftpAnswer::default()
     };
     match Packet::parse(&packet) {
@@ -92,7 +92,7 @@ async fn converse(
             let block = stack.timeout(PATIENCE, first_block(&socket, end)).await;
             let seconds = PATIENCE.secs();
             block.ok_or_else(|| format!("options, and no block within {seconds} s"))??;
-            answer.first_block_us = Some(since(stack, begin));
+            answer.first_block_us = Some(since(stack, begin).await);
         }
         Ok(Packet::Data { .. }) => *told = Some(answer),
         Ok(Packet::Error { code, text }) => return Err(refusal(code, text)),

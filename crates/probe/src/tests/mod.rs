@@ -22,6 +22,11 @@ const LONGEST: i64 = 46_000_000;
 
 /// What the host was found to be, and the host.
 fn probed(url: &str, wire: LinkConfig, nature: Nature) -> (Server, Host) {
+    probed_by(url, wire, nature, 0)
+}
+
+/// The same on a processor that is away for so many microseconds in some turns, behind its look at the clock.
+fn probed_by(url: &str, wire: LinkConfig, nature: Nature, away: i64) -> (Server, Host) {
     let (mut near, far) = sim::link(wire, wire, 1);
     near.configure(NicConfig::new([2, 0, 0, 0, 0, 0x0a]));
     let clock = near.clock();
@@ -40,11 +45,17 @@ fn probed(url: &str, wire: LinkConfig, nature: Nature) -> (Server, Host) {
         let server = probe(&stack, &url, ADDRESS.into()).await;
         *place.borrow_mut() = Some(server);
     });
-    let mut idle = 0;
+    let (mut idle, mut turns) = (0, 0);
     while result.borrow().is_none() {
         assert!(clock.now() < LONGEST, "the probe does not end");
         let now = clock.now();
-        let busy = client.poll(Instant::from_micros(now)).unwrap() | host.poll(now);
+        turns += 1;
+        let back = now + if turns % 7 == 0 { away } else { 0 };
+        while clock.now() < back {
+            host.poll(clock.now());
+            clock.advance(20);
+        }
+        let busy = client.poll(Instant::from_micros(now)).unwrap() | host.poll(clock.now());
         idle = if busy { 0 } else { idle + 1 };
         clock.advance(if idle < 100 { 20 } else { 1000 });
     }
@@ -85,6 +96,24 @@ fn a_healthy_path_carries_all() {
         assert!(ways.is_sorted(), "{one:?}");
     }
     assert_eq!(server.failure.as_deref(), Some("no answer to 3 requests"));
+}
+
+#[test]
+fn no_way_is_told_shorter_than_it_is() {
+    let wire = lossy(0.0);
+    let nature = Nature {
+        tftp: Some(grants),
+        ..Nature::default()
+    };
+    let (server, _) = probed_by("tftp://10.0.0.2/a", wire, nature, 4_000);
+    let path = server.path.unwrap();
+    assert!(
+        path.echoes.iter().all(|one| one.least_us >= 10_000),
+        "{path:?}"
+    );
+    let tftp = server.tftp.unwrap();
+    assert!(tftp.answer_us >= 10_000, "{tftp:?}");
+    assert!(tftp.first_block_us.unwrap() >= 10_000, "{tftp:?}");
 }
 
 #[test]
