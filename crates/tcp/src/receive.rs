@@ -172,9 +172,19 @@ impl Receive {
             return enough || now >= self.last_data + ACK_DELAY;
         }
         // A window that was closed, or nearly, has opened.
-        self.out_of_order.is_empty()
+        self.may_open()
             && self.window.growth(self.rcv_nxt, limit) >= worth.max(1)
             && size < worth.max(limit / 4)
+    }
+
+    /// The peer was told that it may send nothing.
+    fn is_closed(&self) -> bool {
+        self.window.field(self.rcv_nxt) == 0
+    }
+
+    /// Equal acknowledgements tell of a gap: with a new window they would not be equal. But a peer that was told of none fills no gap.
+    fn may_open(&self) -> bool {
+        self.out_of_order.is_empty() || self.is_closed()
     }
 
     /// When an acknowledgement must leave at the latest.
@@ -187,9 +197,8 @@ impl Receive {
     pub(crate) fn acknowledge(&mut self, limit: u32, worth: u32) -> u16 {
         let growth = self.window.growth(self.rcv_nxt, limit);
         // A peer that probes a closed window may have whatever there is.
-        let probed = self.urgent > 0 && self.window.size(self.rcv_nxt) == 0;
-        // Equal acknowledgements tell of a gap: with a new window they would not be equal.
-        if self.out_of_order.is_empty() && (growth >= worth || probed) {
+        let probed = self.urgent > 0 && self.is_closed();
+        if probed || growth >= worth && self.may_open() {
             self.window.open(self.rcv_nxt, limit);
         }
         self.pending = 0;

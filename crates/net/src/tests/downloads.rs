@@ -513,3 +513,21 @@ fn a_newcomer_gets_what_the_others_leave_of_the_ring() {
         assert_eq!(u32::from(window), left);
     }
 }
+
+/// Found by chance: a gap behind a window that was used up, of which the peer was told 0. It probed a byte each 8 s, and the window stayed closed for the gap.
+#[test]
+fn a_gap_keeps_no_window_closed() {
+    let mut case = Case::new(Version::V6, pattern(208_577));
+    case.seed = 2_314_615_565_424_925_397;
+    case.wire = LinkConfig {
+        loss: 0.018494588540240078,
+        reorder: 0.029852823479526575,
+        duplicate: 0.03161541760058999,
+        corrupt: 5.2222157900487155e-5,
+        latency_micros: 598,
+        ..LinkConfig::default()
+    };
+    case.reads = vec![30_984, 89_288];
+    let outcome = case.run();
+    assert!(outcome.whole() == case.file);
+}
