@@ -109,7 +109,7 @@ impl Drop for EchoSocket {
 pub(crate) struct Binding {
     remote: IpAddr,
     identifier: u16,
-    /// Sequence numbers.
+    /// Their sequence numbers, which nobody has taken yet.
     replies: VecDeque<u16>,
     too_big: Option<u16>,
 }

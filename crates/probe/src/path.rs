@@ -157,7 +157,6 @@ impl Probe<'_> {
 
     /// Whether somebody on the path says of packets of so many bytes that they are too long.
     async fn is_told(&mut self, packet_bytes: u16) -> bool {
-        self.socket.forget_too_big();
         !self.fits(packet_bytes).await && self.socket.too_big().is_some()
     }
 

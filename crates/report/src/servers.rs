@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Server {
     /// The file that it was asked for.
     pub url: String,
-    /// Its address.
+    /// The IP address that was asked.
     pub address: String,
     /// What the path to it carries; `None` where it answers no echo request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,9 +59,9 @@ pub struct Echoes {
     pub repeated: u32,
     /// The shortest way there and back, in microseconds. 0 where none was answered, as below.
     pub least_us: u64,
-    /// The middle one.
+    /// The median of the ways there and back.
     pub median_us: u64,
-    /// The longest.
+    /// The longest way there and back.
     pub most_us: u64,
 }
 
