@@ -263,6 +263,31 @@ mod tests {
         }
     }
 
+    /// A peer that was told of a part of a unit was told of nothing, and fills no gap.
+    #[test]
+    fn a_gap_keeps_a_window_as_it_is_unless_that_is_closed() {
+        for behind in [712, 812, 912] {
+            let mut receive = opened(1024);
+            let first = text(1000, behind, Flags::ACK);
+            assert!(receive.text(&first, 9000, NOW).is_some());
+            let rest = 1024 - behind as u32;
+            let gap = text(1000 + behind as u32 + rest / 2, 40, Flags::ACK);
+            assert!(receive.text(&gap, 9000, NOW).is_some());
+            assert!(!receive.out_of_order.is_empty());
+            // 312 bytes are told as one unit, 212 and 112 as none.
+            let closed = rest < 256;
+            // While nothing is free, nothing is told.
+            receive.acknowledge(0, WORTH);
+            receive.urgent = 0;
+            assert_eq!(receive.due(4096, WORTH, NOW), closed, "{behind}");
+            let told = receive.acknowledge(4096, WORTH);
+            assert_eq!(told > 1, closed, "{behind}: {told}");
+            let probed = text(1000 + behind as u32, 1, Flags::ACK);
+            assert!(receive.text(&probed, 9000, NOW).is_some());
+            assert_eq!(receive.acknowledge(4096, WORTH) > 1, closed, "{behind}");
+        }
+    }
+
     #[test]
     fn an_acknowledgement_leaves_for_a_quarter_of_the_window_or_after_a_while() {
         let late = NOW + Duration::from_micros(100);
