@@ -21,6 +21,7 @@
 mod client;
 mod lease;
 mod message;
+mod offers;
 mod retransmission;
 #[cfg(test)]
 mod tests;

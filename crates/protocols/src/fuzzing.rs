@@ -1,6 +1,6 @@
 //! Bodies of fuzz targets. They panic when a promise is broken.
 
-use crate::host::{Discovery, Expected, Host, NEIGHBORS, Port, Source, Transfer};
+use crate::base_code::{Discovery, Expected, Host, NEIGHBORS, Port, Source, Transfer};
 use crate::ip_config::{self, IpConfig, Kind, Settings, Stored};
 use crate::link::Link;
 use crate::near_end::tcp::{NearTcp, Status, StreamEnd, Streams};

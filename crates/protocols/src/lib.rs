@@ -9,10 +9,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod base_code;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::panic, reason = "a test kit")]
 pub mod fuzzing;
-pub mod host;
 pub mod http;
 pub mod hub;
 pub mod ip_config;

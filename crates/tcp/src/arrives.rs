@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Error, State};
 use crate::options::Options;
-use crate::receive::Placement;
+use crate::receiver::Placement;
 use crate::segment::{Flags, Segment, reset};
 use crate::sequence::{after, at_or_after};
 use crate::time::Instant;

@@ -1,9 +1,9 @@
 //! A connection: its state, the user's calls (RFC 9293, section 3.10), and what leaves next.
 
 use crate::options::Options;
-use crate::receive::Receive;
+use crate::receiver::Receiver;
 use crate::segment::{Flags, Reply, Segment};
-use crate::send::Send;
+use crate::sender::Sender;
 use crate::sequence::ahead;
 use crate::time::{Duration, Instant};
 
@@ -50,8 +50,8 @@ pub struct Connection {
     pub(crate) state: State,
     /// Largest segment that we take, in bytes of payload.
     pub(crate) rcv_mss: u16,
-    pub(crate) send: Send,
-    pub(crate) receive: Receive,
+    pub(crate) send: Sender,
+    pub(crate) receive: Receiver,
     /// Opened by a SYN that came to LISTEN.
     pub(crate) passive: bool,
     pub(crate) error: Option<Error>,
@@ -80,8 +80,8 @@ impl Connection {
         Self {
             state: State::SynSent,
             rcv_mss: mss,
-            send: Send::new(iss, mss),
-            receive: Receive::new(0, 0, now),
+            send: Sender::new(iss, mss),
+            receive: Receiver::new(0, 0, now),
             passive: false,
             error: None,
             syn_due: true,
@@ -115,7 +115,7 @@ impl Connection {
     /// Learns from the peer's SYN.
     pub(crate) fn synchronize(&mut self, syn: &Segment<'_>, now: Instant) {
         let options = Options::parse(syn.options);
-        self.receive = Receive::new(syn.seq, self.syn_window, now);
+        self.receive = Receiver::new(syn.seq, self.syn_window, now);
         if options.window_scale.is_none() {
             // The peer does not scale: neither may we (RFC 7323, section 2.2).
             self.receive.window.scale = 0;

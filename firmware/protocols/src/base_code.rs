@@ -21,7 +21,7 @@ use uefi_raw::protocol::network::pxe::{PxeBaseCodeMode, PxeBaseCodeProtocol};
 use uefi_raw::{Boolean, Status};
 use wireboot_platform::raw::pxe_callback::PxeBaseCodeFunction;
 use wireboot_protocols::Refusal;
-use wireboot_protocols::host::{Filter, Host, Port};
+use wireboot_protocols::base_code::{Filter, Host, Port};
 use wireboot_protocols::packet::Packet;
 
 /// EFI_PXE_BASE_CODE_PROTOCOL_REVISION.

@@ -23,7 +23,7 @@ use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_platform::Callback;
 use wireboot_platform::claim::lent::Lent;
-use wireboot_protocols::host::Host;
+use wireboot_protocols::base_code::Host;
 use wireboot_protocols::hub::Hub;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::simple_network::SimpleNetwork;

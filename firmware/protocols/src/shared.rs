@@ -13,7 +13,7 @@ use uefi_raw::Event;
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
 use wireboot_protocols::Refusal;
-use wireboot_protocols::host::Host;
+use wireboot_protocols::base_code::Host;
 use wireboot_protocols::http::Exchanges;
 use wireboot_protocols::hub::Hub;
 use wireboot_protocols::ip_config::{IpConfig, Settings};

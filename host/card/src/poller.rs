@@ -59,15 +59,15 @@ pub(crate) struct Poller {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     commands: SyncSender<Command>,
-    bell: Bell,
+    waker: Waker,
 }
 
 /// Ends the poller's wait, after each command.
 #[derive(Clone, Debug)]
-struct Bell(Arc<OwnedFd>);
+struct Waker(Arc<OwnedFd>);
 
-impl Bell {
-    fn ring(&self) {
+impl Waker {
+    fn wake(&self) {
         ring(self.0.as_fd());
     }
 }
@@ -87,7 +87,7 @@ impl Poller {
     ) -> io::Result<Self> {
         let (commands, received) = sync_channel(COMMANDS);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = Bell(Arc::new(eventfd(0, flags)?));
+        let waker = Waker(Arc::new(eventfd(0, flags)?));
         let offloads = data_paths.iter().map(Wire::<Mapping>::offloads);
         let offloads = offloads.reduce(|all, one| all & one).unwrap_or(0);
         let pairs = data_paths
@@ -95,7 +95,7 @@ impl Poller {
             .map(|data_path| Pair::new(name.clone(), data_path, lies, beyond));
         let mut work = Work {
             commands: received,
-            bell: bell.clone(),
+            waker: waker.clone(),
             pairs: pairs.collect(),
             memory: None,
             begun: Instant::now(),
@@ -106,7 +106,7 @@ impl Poller {
             .name("card".to_owned())
             .spawn(move || work.run())?;
         Ok(Self {
-            handle: Handle { commands, bell },
+            handle: Handle { commands, waker },
             offloads,
             thread: Some(thread),
         })
@@ -146,14 +146,14 @@ impl Handle {
     pub(crate) fn statistics(&self, patience: Duration) -> Option<Statistics> {
         let (reply, answer) = channel();
         self.commands.try_send(Command::Statistics(reply)).ok()?;
-        self.bell.ring();
+        self.waker.wake();
         answer.recv_timeout(patience).ok()
     }
 
     fn tell(&self, command: Command) {
         // A poller that has ended obeys nothing, and touches nothing.
         let _ = self.commands.send(command);
-        self.bell.ring();
+        self.waker.wake();
     }
 }
 
@@ -183,7 +183,7 @@ impl Rings for Handle {
 
 struct Work {
     commands: Receiver<Command>,
-    bell: Bell,
+    waker: Waker,
     pairs: Vec<Pair>,
     memory: Option<Mapping>,
     begun: Instant,
@@ -303,10 +303,10 @@ impl Work {
         if !work {
             let due = self.pairs.iter().filter_map(Pair::due).min();
             let left = due.map(|due| due.saturating_sub(self.begun.elapsed()));
-            let woken = wait(&self.bell, &self.pairs, left);
+            let woken = wait(&self.waker, &self.pairs, left);
             self.waits += 1;
             // Before commands are looked at: one that comes later rings again.
-            empty(self.bell.0.as_fd());
+            empty(self.waker.0.as_fd());
             for (pair, woken) in self.pairs.iter_mut().zip(woken) {
                 pair.woken(woken);
             }
@@ -336,14 +336,14 @@ enum Woken {
 
 /// Waits, for so long at most. What became of each pair's descriptors.
 fn wait(
-    bell: &Bell,
+    waker: &Waker,
     pairs: &[Pair],
     longest: Option<Duration>,
 ) -> [[Woken; DESCRIPTORS]; MAX_PAIRS] {
     let mut woken = [[Woken::No; DESCRIPTORS]; MAX_PAIRS];
-    // The bell stands in for what is not there.
-    let bell = PollFd::from_borrowed_fd(bell.0.as_fd(), PollFlags::IN);
-    let mut polled: [_; 1 + DESCRIPTORS * MAX_PAIRS] = std::array::from_fn(|_| bell.clone());
+    // The waker stands in for what is not there.
+    let waker = PollFd::from_borrowed_fd(waker.0.as_fd(), PollFlags::IN);
+    let mut polled: [_; 1 + DESCRIPTORS * MAX_PAIRS] = std::array::from_fn(|_| waker.clone());
     let fds = pairs.iter().flat_map(Pair::descriptors);
     let count = 1 + DESCRIPTORS * pairs.len();
     for (polled, fd) in polled.iter_mut().skip(1).zip(fds) {

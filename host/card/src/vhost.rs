@@ -16,5 +16,5 @@ mod session;
 
 pub(crate) use connection::{Connection, ConnectionError};
 pub(crate) use front_end::{FrontEnd, FrontEndError, Offered};
-pub(crate) use message::{Bell, MAX_PAIRS, MemoryRegion, Request};
+pub(crate) use message::{MAX_PAIRS, MemoryRegion, Request, RingEvent};
 pub(crate) use session::{PairQueue, Rings, RunningRing, Session, SessionError};

@@ -9,41 +9,41 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::scene::{Scene, boot_program, expect};
+use crate::fixture::{Fixture, boot_program, expect};
 use crate::system;
 
 /// After a boot by PXE that failed, the firmware's own HTTP Boot works over the same network card.
 pub(crate) fn next_boot_option_has_the_network(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let _server = scene.serve(&[])?;
-    scene
+    let fixture = Fixture::new(lab)?;
+    let _server = fixture.serve(&[])?;
+    fixture
         .system
         .configure("title Test system\nlinux no-such-kernel\n")?;
-    let mut machine = scene.start()?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.fails(&mut machine, &["404"])?;
+    fixture.fails(&mut machine, &["404"])?;
     // Now it will find what it needs, if the firmware has its network card back.
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    scene.goes_on(&mut machine)?;
+    fixture.goes_on(&mut machine)?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.arrives(&mut machine)
+    fixture.arrives(&mut machine)
 }
 
 /// The same over IPv6: after an HTTP Boot that failed, the firmware's PXE works over the card.
 pub(crate) fn next_boot_option_has_ipv6(lab: &Lab) -> Result<()> {
-    let mut scene = over_ipv6(lab)?;
-    scene.machine.http_boot_ipv6 = true;
-    let _server = scene.serve_as_a_router()?;
-    scene
+    let mut fixture = over_ipv6(lab)?;
+    fixture.machine.http_boot_ipv6 = true;
+    let _server = fixture.serve_as_a_router()?;
+    fixture
         .system
         .configure("title Test system\nlinux no-such-kernel\n")?;
-    let mut machine = scene.start()?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, ">>Start HTTP Boot over IPv6")?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.fails(&mut machine, &["no-such-kernel.*404"])?;
+    fixture.fails(&mut machine, &["no-such-kernel.*404"])?;
     expect(&mut machine, ">>Start PXE over IPv6")?;
     expect(&mut machine, "NBP file downloaded successfully")?;
     expect(&mut machine, "wireboot: ready").map(drop)
@@ -51,12 +51,12 @@ pub(crate) fn next_boot_option_has_ipv6(lab: &Lab) -> Result<()> {
 
 /// A program that wireboot starts finds the lease of the firmware's PXE. It comes back, and the firmware goes on.
 pub(crate) fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
-    let scene = over_ipv6(lab)?;
-    let _server = scene.serve_as_a_router()?;
-    scene.system.configure(&format!(
+    let fixture = over_ipv6(lab)?;
+    let _server = fixture.serve_as_a_router()?;
+    fixture.system.configure(&format!(
         "network firmware\nefi wireboot.efi\noptions http://[{SERVER6}]/no-such-file\n"
     ))?;
-    let mut machine = scene.start()?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "NBP file downloaded successfully")?;
     expect(&mut machine, r"wireboot: address fd00:77::\S+ \(DHCP\)")?;
     expect(
@@ -67,16 +67,16 @@ pub(crate) fn started_program_has_the_lease_over_ipv6(lab: &Lab) -> Result<()> {
         &mut machine,
         r"wireboot: address fd00:77::\S+ \(the firmware's lease\)",
     )?;
-    scene.fails(&mut machine, &["no-such-file.*404"])?;
-    scene.fails(&mut machine, &[r"wireboot\.efi returned"])?;
-    scene.goes_on(&mut machine)
+    fixture.fails(&mut machine, &["no-such-file.*404"])?;
+    fixture.fails(&mut machine, &[r"wireboot\.efi returned"])?;
+    fixture.goes_on(&mut machine)
 }
 
 /// A wireboot.efi that wireboot has started takes the card as from the firmware, and comes to its end, the firmware has its network then, and another one boots the system.
 pub(crate) fn wireboot_over_wireboot(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let _server = scene.serve(&[])?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::new(lab)?;
+    let _server = fixture.serve(&[])?;
+    let directory = &fixture.system.directory;
     fs::copy(boot_program()?, directory.join("second.efi"))?;
     fs::rename(
         directory.join("wireboot.conf"),
@@ -85,10 +85,10 @@ pub(crate) fn wireboot_over_wireboot(lab: &Lab) -> Result<()> {
     let second = |file: &str| {
         let url = format!("http://10.77.0.1/{file}");
         let entry = format!("title wireboot once more\nefi second.efi\noptions {url}\n");
-        scene.system.configure(&entry)
+        fixture.system.configure(&entry)
     };
     second("no-such-file")?;
-    let mut machine = scene.start()?;
+    let mut machine = fixture.start()?;
     let over_ours = r"starting efi \S+/second\.efi over wireboot's network";
     expect(&mut machine, over_ours)?;
     expect(
@@ -96,19 +96,19 @@ pub(crate) fn wireboot_over_wireboot(lab: &Lab) -> Result<()> {
         "wireboot: another program gets the network card",
     )?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.fails(&mut machine, &["no-such-file.*404"])?;
+    fixture.fails(&mut machine, &["no-such-file.*404"])?;
     second("system.conf")?;
-    scene.fails(&mut machine, &[r"second\.efi returned"])?;
-    scene.goes_on(&mut machine)?;
+    fixture.fails(&mut machine, &[r"second\.efi returned"])?;
+    fixture.goes_on(&mut machine)?;
     expect(&mut machine, over_ours)?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.arrives(&mut machine)
+    fixture.arrives(&mut machine)
 }
 
-fn over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
-    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
-    scene.machine.pxe_only(Some(IpVersion::V6));
-    Ok(scene)
+fn over_ipv6(lab: &Lab) -> Result<Fixture<'_>> {
+    let mut fixture = Fixture::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
+    fixture.machine.pxe_only(Some(IpVersion::V6));
+    Ok(fixture)
 }
 
 /// virtio 1.2, 2.1: the driver has set itself up.
@@ -130,16 +130,16 @@ pub(crate) fn statuses(machine: &RunningMachine) -> Vec<(f64, u64)> {
 
 /// The device is reset when boot services end, before the kernel runs, and nobody wakes it: the kernel has no driver for it.
 pub(crate) fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut fixture = Fixture::new(lab)?;
     // The network card is then the only virtio device.
-    scene.machine.entropy = false;
-    scene.machine.trace = vec!["virtio_set_status".to_owned()];
-    let _server = scene.serve(&[])?;
-    scene.system.configure(&format!(
+    fixture.machine.entropy = false;
+    fixture.machine.trace = vec!["virtio_set_status".to_owned()];
+    let _server = fixture.serve(&[])?;
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} stay\n",
         system::OPTIONS.replace("loglevel=4", "loglevel=7")
     ))?;
-    let mut machine = scene.start()?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: starting linux")?;
     expect(&mut machine, "Linux version")?;
     let kernel = machine
@@ -149,7 +149,7 @@ pub(crate) fn exit_boot_services_resets_the_device(lab: &Lab) -> Result<()> {
         .time;
     expect(
         &mut machine,
-        &format!("boots: sha256 {}", scene.system.sha256),
+        &format!("boots: sha256 {}", fixture.system.sha256),
     )?;
 
     let statuses = statuses(&machine);

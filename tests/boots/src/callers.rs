@@ -11,7 +11,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::scene::{MACHINE, Scene, boot_program, callers_program, expect};
+use crate::fixture::{Fixture, MACHINE, boot_program, callers_program, expect};
 
 /// Answers that the specification gives, over either version of IP.
 const PASSED: usize = 212;
@@ -19,24 +19,28 @@ const PASSED: usize = 212;
 pub(crate) const FILE: &str = "system.cpio";
 
 /// `callers.efi` with `jobs` in it.
-pub(crate) fn prepare(scene: &Scene<'_>, jobs: &str) -> Result<()> {
-    let program = scene.system.directory.join("callers.efi");
+pub(crate) fn prepare(fixture: &Fixture<'_>, jobs: &str) -> Result<()> {
+    let program = fixture.system.directory.join("callers.efi");
     embed::configuration(&callers_program()?, jobs, &program)
 }
 
 /// Each verb gets the file whole.
-pub(crate) fn gets(scene: &Scene<'_>, machine: &mut RunningMachine, verbs: &[&str]) -> Result<()> {
-    gets_file(scene, machine, FILE, verbs)
+pub(crate) fn gets(
+    fixture: &Fixture<'_>,
+    machine: &mut RunningMachine,
+    verbs: &[&str],
+) -> Result<()> {
+    gets_file(fixture, machine, FILE, verbs)
 }
 
 fn gets_file(
-    scene: &Scene<'_>,
+    fixture: &Fixture<'_>,
     machine: &mut RunningMachine,
     file: &str,
     verbs: &[&str],
 ) -> Result<()> {
-    let sha256 = scene.system.digest_of(file)?;
-    let bytes = fs::metadata(scene.system.directory.join(file))
+    let sha256 = fixture.system.digest_of(file)?;
+    let bytes = fs::metadata(fixture.system.directory.join(file))
         .context(file.to_owned())?
         .len();
     for verb in verbs {
@@ -81,25 +85,25 @@ fn http_jobs(verbs: &[&str], server: &str) -> String {
 }
 
 /// wireboot.efi that keeps the network, for a program that it gets from `url`.
-fn keeper(scene: &Scene<'_>, url: &str) -> Result<PathBuf> {
-    scene
+fn keeper(fixture: &Fixture<'_>, url: &str) -> Result<PathBuf> {
+    fixture
         .system
         .configure(&format!("title callers\nefi {url}\n"))?;
-    let program = scene.system.directory.join("wireboot.efi");
+    let program = fixture.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "network wireboot\n", &program)?;
     Ok(program)
 }
 
 /// The program came by HTTP, so its device has no PXE base code: loaders read their addresses from its path.
 pub(crate) fn over_ours_by_http(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    prepare(&scene, &http_jobs(&BY_HTTP, "10.77.0.1"))?;
-    let program = keeper(&scene, "http://10.77.0.1/callers.efi")?;
-    scene.boot_from_stick(&program)?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    prepare(&fixture, &http_jobs(&BY_HTTP, "10.77.0.1"))?;
+    let program = keeper(&fixture, "http://10.77.0.1/callers.efi")?;
+    fixture.boot_from_stick(&program)?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "starting efi http.* over wireboot's network")?;
-    gets(&scene, &mut machine, &BY_HTTP)?;
+    gets(&fixture, &mut machine, &BY_HTTP)?;
     expect(&mut machine, "callers: done, 0 of 4 failed")?;
     // The head has come with the answer to the request, so nobody need wait for it.
     let told = Regex::new("callers: freebsd-http: polled .*")?;
@@ -111,31 +115,34 @@ pub(crate) fn over_ours_by_http(lab: &Lab) -> Result<()> {
 /// The same over IPv6, all statuses, and the base code's own address.
 pub(crate) fn over_ours_over_ipv6(lab: &Lab) -> Result<()> {
     const VERBS: [&str; 3] = ["esxi-http", "grub-http", "shim-http"];
-    let mut scene = Scene::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
-    scene.machine.pxe_only(Some(IpVersion::V6));
+    let mut fixture = Fixture::on(lab, NetworkOptions::of(IpVersion::V6), 1)?;
+    fixture.machine.pxe_only(Some(IpVersion::V6));
     let server = format!("[{SERVER6}]");
-    prepare(&scene, &format!("statuses\n{}", http_jobs(&VERBS, &server)))?;
-    let program = keeper(&scene, &format!("tftp://{server}/callers.efi"))?;
-    let _server = scene.serve_program(&program, &["--ra"])?;
-    let mut machine = scene.start()?;
+    prepare(
+        &fixture,
+        &format!("statuses\n{}", http_jobs(&VERBS, &server)),
+    )?;
+    let program = keeper(&fixture, &format!("tftp://{server}/callers.efi"))?;
+    let _server = fixture.serve_program(&program, &["--ra"])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     statuses(&mut machine)?;
-    gets(&scene, &mut machine, &VERBS)?;
+    gets(&fixture, &mut machine, &VERBS)?;
     expect(&mut machine, "callers: done, 0 of 4 failed").map(drop)
 }
 
 /// A client of Windows Deployment Services reads an image of 200 MB by datagrams of its own: block numbers begin anew twice.
 pub(crate) fn image_by_wds(lab: &Lab) -> Result<()> {
     const IMAGE: &str = "data.cpio";
-    let mut scene = Scene::on(lab, NetworkOptions::default(), 200)?;
-    scene.machine.memory_mib = 1024;
-    prepare(&scene, &format!("wds {IMAGE}\n"))?;
-    let program = keeper(&scene, "tftp://10.77.0.1/callers.efi")?;
-    scene.boot_from_stick(&program)?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::on(lab, NetworkOptions::default(), 200)?;
+    fixture.machine.memory_mib = 1024;
+    prepare(&fixture, &format!("wds {IMAGE}\n"))?;
+    let program = keeper(&fixture, "tftp://10.77.0.1/callers.efi")?;
+    fixture.boot_from_stick(&program)?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
-    gets_file(&scene, &mut machine, IMAGE, &["wds"])
+    gets_file(&fixture, &mut machine, IMAGE, &["wds"])
 }
 
 const IN_THE_MENU: &str = "fd00:98::7/64 fe80::7 fd00:98::53";
@@ -183,74 +190,74 @@ pub(crate) fn over_both(lab: &Lab) -> Result<()> {
         "netbsd",
         "freebsd-snp",
     ];
-    let mut scene = Scene::new(lab)?;
-    let callers = scene.system.directory.join("callers.efi");
+    let mut fixture = Fixture::new(lab)?;
+    let callers = fixture.system.directory.join("callers.efi");
 
     let by_tftp = jobs(&OVER_STOCK);
-    prepare(&scene, &format!("set-ip {IN_THE_MENU}\n{by_tftp}"))?;
-    let server = scene.serve_program(&callers, &[])?;
-    let mut machine = scene.start()?;
+    prepare(&fixture, &format!("set-ip {IN_THE_MENU}\n{by_tftp}"))?;
+    let server = fixture.serve_program(&callers, &[])?;
+    let mut machine = fixture.start()?;
     sets(&mut machine)?;
-    gets(&scene, &mut machine, &OVER_STOCK)?;
+    gets(&fixture, &mut machine, &OVER_STOCK)?;
     expect(&mut machine, "callers: done, 0 of 7 failed")?;
     drop((machine, server));
-    scene.machine.keep_variables(lab, MACHINE)?;
+    fixture.machine.keep_variables(lab, MACHINE)?;
 
     let [v4, v6] = BY_A_LOADER;
     prepare(
-        &scene,
+        &fixture,
         &format!(
             "show-ip 6\nstatuses\n{}set-ip {v4}\nset-ip {v6}\n",
             jobs(&OVER_OURS)
         ),
     )?;
-    let program = keeper(&scene, "tftp://10.77.0.1/callers.efi")?;
-    let server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let program = keeper(&fixture, "tftp://10.77.0.1/callers.efi")?;
+    let server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     shows(&mut machine, "6", IN_THE_MENU)?;
     statuses(&mut machine)?;
-    gets(&scene, &mut machine, &OVER_OURS)?;
+    gets(&fixture, &mut machine, &OVER_OURS)?;
     // Last: the interface has another address behind that.
     sets(&mut machine)?;
     sets(&mut machine)?;
     expect(&mut machine, "callers: done, 0 of 11 failed")?;
     drop((machine, server));
-    scene.machine.keep_variables(lab, MACHINE)?;
+    fixture.machine.keep_variables(lab, MACHINE)?;
 
     let by_http = http_jobs(&BY_HTTP, "10.77.0.1");
-    prepare(&scene, &format!("show-ip 4\nshow-ip 6\n{by_http}"))?;
-    let _server = scene.serve_program(&callers, &[])?;
-    scene.machine.pxe_only(None);
-    let mut machine = scene.start()?;
+    prepare(&fixture, &format!("show-ip 4\nshow-ip 6\n{by_http}"))?;
+    let _server = fixture.serve_program(&callers, &[])?;
+    fixture.machine.pxe_only(None);
+    let mut machine = fixture.start()?;
     expect(&mut machine, "(?i)start HTTP Boot over IPv4")?;
     shows(&mut machine, "4", v4)?;
     shows(&mut machine, "6", v6)?;
-    gets(&scene, &mut machine, &BY_HTTP)?;
+    gets(&fixture, &mut machine, &BY_HTTP)?;
     expect(&mut machine, "callers: done, 0 of 6 failed").map(drop)
 }
 
-fn without_a_link(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<()> {
+fn without_a_link(fixture: &Fixture<'_>, machine: &mut RunningMachine) -> Result<()> {
     expect(machine, "callers: no-link: take the link away")?;
     machine.set_link(false)?;
     expect(machine, "callers: no-link: give the link back")?;
     machine.set_link(true)?;
-    gets(scene, machine, &["no-link"])
+    gets(fixture, machine, &["no-link"])
 }
 
 /// The cable is pulled while a loader runs: over ours its calls are answered as over stock, and all goes on when it is back.
 pub(crate) fn no_link(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    prepare(&scene, &jobs(&["no-link"]))?;
-    let callers = scene.system.directory.join("callers.efi");
-    let server = scene.serve_program(&callers, &[])?;
-    let mut machine = scene.start()?;
-    without_a_link(&scene, &mut machine)?;
+    let fixture = Fixture::new(lab)?;
+    prepare(&fixture, &jobs(&["no-link"]))?;
+    let callers = fixture.system.directory.join("callers.efi");
+    let server = fixture.serve_program(&callers, &[])?;
+    let mut machine = fixture.start()?;
+    without_a_link(&fixture, &mut machine)?;
     drop((machine, server));
 
-    let program = keeper(&scene, "tftp://10.77.0.1/callers.efi")?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let program = keeper(&fixture, "tftp://10.77.0.1/callers.efi")?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
-    without_a_link(&scene, &mut machine)
+    without_a_link(&fixture, &mut machine)
 }

@@ -9,12 +9,12 @@ use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 
-use crate::scene::{Scene, boot_program, expect};
+use crate::fixture::{Fixture, boot_program, expect};
 use crate::system;
 
 /// A card on a network of its own, before the one with the server in the order of PCI.
-fn add_idle_card(scene: &mut Scene<'_>) -> Result<()> {
-    scene.machine.extra.extend(
+fn add_idle_card(fixture: &mut Fixture<'_>) -> Result<()> {
+    fixture.machine.extra.extend(
         [
             "-netdev",
             "hubport,id=idle,hubid=0",
@@ -23,38 +23,38 @@ fn add_idle_card(scene: &mut Scene<'_>) -> Result<()> {
         ]
         .map(Into::into),
     );
-    let card = scene.machine.network.as_mut().context("a network card")?;
+    let card = fixture.machine.network.as_mut().context("a network card")?;
     card.properties.push("addr=0x9".to_owned());
     Ok(())
 }
 
 pub(crate) fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    add_idle_card(&mut scene)?;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    scene.fetches().map(drop)
+    let mut fixture = Fixture::new(lab)?;
+    add_idle_card(&mut fixture)?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    fixture.fetches().map(drop)
 }
 
 pub(crate) fn first_card_without_link(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.boot_from_stick(&boot_program()?)?;
-    add_idle_card(&mut scene)?;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_stick(&boot_program()?)?;
+    add_idle_card(&mut fixture)?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     machine.ask("set_link", json!({ "name": "idle", "up": false }))?;
     expect(&mut machine, "wireboot: .*no link")?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// Some switches let nothing through for long.
 pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.boot_from_stick(&boot_program()?)?;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_stick(&boot_program()?)?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     let link = |up: bool| json!({ "name": "net0", "up": up });
     machine.ask("set_link", link(false))?;
     expect(
@@ -64,46 +64,46 @@ pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     // Longer than the link of one card among several is waited for at first.
     std::thread::sleep(Duration::from_secs(6));
     machine.ask("set_link", link(true))?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// A boot over one of Intel's cards by wireboot's driver, where the firmware takes part by iPXE's from the card's ROM: the
 /// data comes by TFTP and the rest by HTTP.
-fn over_an_intel_card(mut scene: Scene<'_>, model: &str, rom: &str, id: &str) -> Result<()> {
-    let card = scene.machine.network.as_mut().context("a network card")?;
+fn over_an_intel_card(mut fixture: Fixture<'_>, model: &str, rom: &str, id: &str) -> Result<()> {
+    let card = fixture.machine.network.as_mut().context("a network card")?;
     card.model = model.to_owned();
     card.rom = Some(Path::new("/usr/lib/ipxe/qemu").join(rom));
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(
         &mut machine,
         &format!(r"wireboot: PCI device \S+ \({id}\), 52:54:00:77:00:02, driven by e1000e"),
     )?;
     expect(&mut machine, r"wireboot: ready after \d+ ms")?;
-    scene.arrives(&mut machine)
+    fixture.arrives(&mut machine)
 }
 
 pub(crate) fn over_an_82574l(lab: &Lab) -> Result<()> {
-    over_an_intel_card(Scene::new(lab)?, "e1000e", "efi-e1000e.rom", "8086:10d3")
+    over_an_intel_card(Fixture::new(lab)?, "e1000e", "efi-e1000e.rom", "8086:10d3")
 }
 
 pub(crate) fn over_an_82540em(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    over_an_intel_card(scene, "e1000", "efi-e1000.rom", "8086:100e")
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    over_an_intel_card(fixture, "e1000", "efi-e1000.rom", "8086:100e")
 }
 
 /// A card older than our driver understands, which the firmware's does.
 pub(crate) fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
-    let card = scene.machine.network.as_mut().context("a network card")?;
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
+    let card = fixture.machine.network.as_mut().context("a network card")?;
     card.properties
         .extend(["disable-modern=on", "disable-legacy=off"].map(str::to_owned));
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(
         &mut machine,
         "wireboot: warning: .*; going on with the firmware's driver",
@@ -112,17 +112,17 @@ pub(crate) fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
         &mut machine,
         "wireboot: .*52:54:00:77:00:02, driven by the firmware's driver",
     )?;
-    scene.arrives(&mut machine)
+    fixture.arrives(&mut machine)
 }
 
 /// The first card's network has a link, but nobody who gives addresses.
 pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.boot_from_stick(&boot_program()?)?;
-    add_idle_card(&mut scene)?;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_stick(&boot_program()?)?;
+    add_idle_card(&mut fixture)?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: .*52:54:00:77:00:03")?;
     expect(&mut machine, "wireboot: warning: no DHCP server answered")?;
     expect(
@@ -130,43 +130,43 @@ pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
         "wireboot: going on with the next network card",
     )?;
     expect(&mut machine, "wireboot: .*52:54:00:77:00:02")?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// The server is in VLAN 5.
-fn tagged(lab: &Lab) -> Result<Scene<'_>> {
+fn tagged(lab: &Lab) -> Result<Fixture<'_>> {
     let options = NetworkOptions {
         vlan: Some(5),
         ..NetworkOptions::default()
     };
-    Scene::on(lab, options, 1)
+    Fixture::on(lab, options, 1)
 }
 
 /// The data by TFTP, the rest by HTTP, all of it with the tag.
-fn fetches_tagged(scene: &Scene<'_>) -> Result<()> {
-    scene.system.configure(&format!(
+fn fetches_tagged(fixture: &Fixture<'_>) -> Result<()> {
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    scene.system.check("tftp://10.77.0.1/data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    fixture.system.check("tftp://10.77.0.1/data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: VLAN 5")?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// The load options name the VLAN.
 pub(crate) fn in_a_vlan(lab: &Lab) -> Result<()> {
-    let mut scene = tagged(lab)?;
-    scene.boot_from_disk("vlan=5 http://10.77.0.1/wireboot.conf")?;
-    fetches_tagged(&scene)
+    let mut fixture = tagged(lab)?;
+    fixture.boot_from_disk("vlan=5 http://10.77.0.1/wireboot.conf")?;
+    fetches_tagged(&fixture)
 }
 
 /// The stick's wireboot.efi has the VLAN in it; where the configuration is, the network's server says.
 pub(crate) fn in_an_embedded_vlan(lab: &Lab) -> Result<()> {
-    let mut scene = tagged(lab)?;
-    let program = scene.lab.scratch().join("tagged.efi");
+    let mut fixture = tagged(lab)?;
+    let program = fixture.lab.scratch().join("tagged.efi");
     embed::configuration(&boot_program()?, "vlan 5\n", &program)?;
-    scene.boot_from_stick(&program)?;
-    fetches_tagged(&scene)
+    fixture.boot_from_stick(&program)?;
+    fetches_tagged(&fixture)
 }

@@ -12,8 +12,8 @@ use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
 use crate::callers::{self, FILE};
+use crate::fixture::{Fixture, PATIENCE, callers_program, expect};
 use crate::loaders::{ipxe, program, start, to_the_system};
-use crate::scene::{PATIENCE, Scene, callers_program, expect};
 use crate::{aftermath, firmware_drivers, system};
 
 /// The firmware's shell as a program: that of Debian 12 is a part of OVMF.
@@ -26,9 +26,9 @@ pub(crate) fn fetch() -> Result<()> {
 
 /// iPXE with drivers of its own takes the card from wireboot below it.
 pub(crate) fn ipxe_by_its_own_driver_boots(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    let (mut machine, _server) = ipxe(&scene, "ipxe.efi", OWN_DRIVER, &to_the_system())?;
-    scene.runs(&mut machine)
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    let (mut machine, _server) = ipxe(&fixture, "ipxe.efi", OWN_DRIVER, &to_the_system())?;
+    fixture.runs(&mut machine)
 }
 
 /// What iPXE says of a card that it drives itself.
@@ -36,51 +36,51 @@ const OWN_DRIVER: &str = "virtio-net";
 
 /// The same, and it gives the card to the firmware's drivers when it ends.
 pub(crate) fn ipxe_by_its_own_driver_exits(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let (mut machine, _server) = ipxe(&scene, "ipxe.efi", OWN_DRIVER, "exit\n")?;
+    let fixture = Fixture::new(lab)?;
+    let (mut machine, _server) = ipxe(&fixture, "ipxe.efi", OWN_DRIVER, "exit\n")?;
     expect(&mut machine, r"ipxe\.efi returned")?;
-    has_the_network(&scene, &mut machine)
+    has_the_network(&fixture, &mut machine)
 }
 
 /// The firmware's next boot option boots the system over its network.
-fn has_the_network(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<()> {
-    scene.system.configure(&format!(
+fn has_the_network(fixture: &Fixture<'_>, machine: &mut RunningMachine) -> Result<()> {
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    scene.goes_on(machine)?;
+    fixture.goes_on(machine)?;
     expect(machine, "wireboot: ready")?;
-    scene.arrives(machine)
+    fixture.arrives(machine)
 }
 
 /// A program with jobs for the calls of loaders, over wireboot's network.
-fn calls<'lab>(scene: &Scene<'lab>, jobs: &str) -> Result<(RunningMachine, Server)> {
-    callers::prepare(scene, jobs)?;
-    scene
+fn calls<'lab>(fixture: &Fixture<'lab>, jobs: &str) -> Result<(RunningMachine, Server)> {
+    callers::prepare(fixture, jobs)?;
+    fixture
         .system
         .configure("title callers\nefi tftp://10.77.0.1/callers.efi\n")?;
-    let program = program(scene, "")?;
-    let server = scene.serve_program(&program, &[])?;
-    Ok((start(scene)?, server))
+    let program = program(fixture, "")?;
+    let server = fixture.serve_program(&program, &[])?;
+    Ok((start(fixture)?, server))
 }
 
 /// A loader starts a program, which ends by Exit, and returns with everything open.
 pub(crate) fn loader_leaves_all_open(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::new(lab)?;
+    let directory = &fixture.system.directory;
     let inner = format!("openbsd {FILE}\nexit\n");
     embed::configuration(&callers_program()?, &inner, &directory.join("inner.efi"))?;
     let jobs = format!("start inner.efi\nleave-open {FILE}\n");
-    let (mut machine, _server) = calls(&scene, &jobs)?;
-    callers::gets(&scene, &mut machine, &["openbsd"])?;
+    let (mut machine, _server) = calls(&fixture, &jobs)?;
+    callers::gets(&fixture, &mut machine, &["openbsd"])?;
     expect(
         &mut machine,
         r"callers: start inner\.efi: it ended with ABORTED",
     )?;
-    callers::gets(&scene, &mut machine, &["leave-open"])?;
+    callers::gets(&fixture, &mut machine, &["leave-open"])?;
     expect(&mut machine, "callers: done, 0 of 2 failed")?;
     expect(&mut machine, r"callers\.efi returned")?;
-    has_the_network(&scene, &mut machine)?;
+    has_the_network(&fixture, &mut machine)?;
     let answered = machine.console.seen(&Regex::new("a token was answered")?);
     ensure!(answered.is_none(), "a token of a loader that has returned");
     Ok(())
@@ -89,12 +89,12 @@ pub(crate) fn loader_leaves_all_open(lab: &Lab) -> Result<()> {
 /// A card that the firmware drives by a driver of iPXE's, which takes a card from any driver. It must not while a loader runs over ours, whoever
 /// connects controllers; and it gets the card when somebody disconnects ours.
 pub(crate) fn card_is_kept_until_it_is_disconnected(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    firmware_drivers::plug_in(&mut scene, "e1000", "efi-e1000.rom")?;
+    let mut fixture = Fixture::new(lab)?;
+    firmware_drivers::plug_in(&mut fixture, "e1000", "efi-e1000.rom")?;
     let jobs = format!("connect {FILE}\ndisconnect {FILE}\n");
-    let (mut machine, _server) = calls(&scene, &jobs)?;
-    callers::gets(&scene, &mut machine, &["connect"])?;
-    callers::gets(&scene, &mut machine, &["disconnect"])?;
+    let (mut machine, _server) = calls(&fixture, &jobs)?;
+    callers::gets(&fixture, &mut machine, &["connect"])?;
+    callers::gets(&fixture, &mut machine, &["disconnect"])?;
     expect(&mut machine, "callers: done, 0 of 2 failed")?;
     expect(&mut machine, r"callers\.efi returned")?;
     // In any order, and told by now: a line of the engine's may be late, and on a busy host the network may have given the host that is not
@@ -114,17 +114,17 @@ pub(crate) fn card_is_kept_until_it_is_disconnected(lab: &Lab) -> Result<()> {
         "the tokens were answered by {answers:?}\n{}",
         machine.console.tail(25)
     );
-    scene.goes_on(&mut machine)
+    fixture.goes_on(&mut machine)
 }
 
 /// ESXi's order at the end: drivers off the interface, DMA off, boot services ended. The device is reset all the same.
 pub(crate) fn handed_over_without_dma(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
     // The network card is then the only virtio device.
-    scene.machine.entropy = false;
-    scene.machine.trace = vec!["virtio_set_status".to_owned()];
-    let (mut machine, _server) = calls(&scene, &format!("hand-over {FILE}\n"))?;
-    callers::gets(&scene, &mut machine, &["hand-over"])?;
+    fixture.machine.entropy = false;
+    fixture.machine.trace = vec!["virtio_set_status".to_owned()];
+    let (mut machine, _server) = calls(&fixture, &format!("hand-over {FILE}\n"))?;
+    callers::gets(&fixture, &mut machine, &["hand-over"])?;
     expect(&mut machine, "callers: hand-over: DMA is off")?;
     let status = machine.wait(PATIENCE)?;
     ensure!(
@@ -154,15 +154,15 @@ pub(crate) fn shell_reconnects(lab: &Lab) -> Result<()> {
     // What the shell lists of the card's handle: no protocol of the firmware's.
     const OURS: &str =
         r"[0-9A-F]+: SimpleNetwork DevicePath\S+ Ip6Config IPv4Config2 HttpServiceBinding\s*[\r\n]";
-    let scene = Scene::new(lab)?;
+    let fixture = Fixture::new(lab)?;
     let shell = Package::fetched(SHELL)?.file(&["usr/share/efi-shell-x64/shellx64.efi"])?;
-    fs::copy(shell, scene.system.directory.join("shell.efi"))?;
-    scene
+    fs::copy(shell, fixture.system.directory.join("shell.efi"))?;
+    fixture
         .system
         .configure("title shell\nefi tftp://10.77.0.1/shell.efi\noptions -nostartup -nomap\n")?;
-    let program = program(&scene, "")?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = start(&scene)?;
+    let program = program(&fixture, "")?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = start(&fixture)?;
     expect(&mut machine, "Shell> ")?;
     let tree = [
         r"(?m)^ {3}Ctrl\[\w+\] \S*/Pci\(0x3,0x0\)",
@@ -193,5 +193,5 @@ pub(crate) fn shell_reconnects(lab: &Lab) -> Result<()> {
     )?;
     machine.console.send("exit\r")?;
     expect(&mut machine, r"shell\.efi returned")?;
-    has_the_network(&scene, &mut machine)
+    has_the_network(&fixture, &mut machine)
 }

@@ -26,7 +26,7 @@ use wireboot_report::servers::Echoes;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
 use wireboot_report::{ProfiledImage, Report};
 
-use crate::scene::{Scene, callers_program, doctor_program, expect, planted_program};
+use crate::fixture::{Fixture, callers_program, doctor_program, expect, planted_program};
 use crate::{ipv6, secure_boot};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
@@ -241,12 +241,12 @@ fn lacking(report: &Report) -> Result<Vec<&str>> {
 
 /// Without a card and a second processor the rest is measured.
 pub(crate) fn without_a_card(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.machine.network = None;
-    scene.machine.processors = 1;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.machine.network = None;
+    fixture.machine.processors = 1;
     let words = "check net servers boot cost dma frames trace profile sweep calls=1000";
-    scene.boot_from_stick(&examination_of(lab, words)?)?;
-    let report = told(&mut scene.start()?)?;
+    fixture.boot_from_stick(&examination_of(lab, words)?)?;
+    let report = told(&mut fixture.start()?)?;
     let all = [
         "net", "servers", "boot", "dma", "frames", "trace", "profile", "sweep",
     ];
@@ -257,10 +257,10 @@ pub(crate) fn without_a_card(lab: &Lab) -> Result<()> {
 
 /// A card without a cable is told of, and costs no check more than its wait for a link.
 pub(crate) fn without_a_link(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut fixture = Fixture::new(lab)?;
     let words = "check net servers frames";
-    scene.boot_from_stick(&examination_of(lab, words)?)?;
-    let mut machine = scene.start()?;
+    fixture.boot_from_stick(&examination_of(lab, words)?)?;
+    let mut machine = fixture.start()?;
     machine.set_link(false)?;
     let report = told(&mut machine)?;
     let all = lacking(&report)?;
@@ -276,11 +276,11 @@ pub(crate) fn without_a_link(lab: &Lab) -> Result<()> {
 
 /// A firmware that starts signed programs alone is examined as others are.
 pub(crate) fn under_secure_boot(lab: &Lab) -> Result<()> {
-    let scene = secure_boot::scene(lab)?;
+    let fixture = secure_boot::fixture(lab)?;
     let program = examination_of(lab, "check cost trace rounds=1 calls=1000")?;
     secure_boot::sign(lab, &program)?;
-    let _server = scene.serve_program(&program, &[])?;
-    let report = told(&mut scene.start()?)?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let report = told(&mut fixture.start()?)?;
     ensure!(lacking(&report)?.is_empty(), "{:?}", report.not_measured);
     ensure!(!report.costs.is_empty() && report.trace.is_some());
     Ok(())
@@ -793,12 +793,12 @@ fn examination_of(lab: &Lab, checks: &str) -> Result<PathBuf> {
 
 /// The machine gets doctor.efi by PXE, the server sends it frames to measure, and gets its report.
 pub(crate) fn report_comes_to_the_server(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
+    let fixture = Fixture::new(lab)?;
     let reports = lab.scratch().join("reports");
     let kept = reports.to_str().context("a path that is no text")?;
     let program = examination_of(lab, "check frames")?;
-    let _server = scene.serve_program(&program, &["--reports", kept])?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve_program(&program, &["--reports", kept])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, r"doctor-check: check\r?\n")?;
     expect(
         &mut machine,
@@ -810,16 +810,16 @@ pub(crate) fn report_comes_to_the_server(lab: &Lab) -> Result<()> {
 
 /// The menu of our server's own configuration offers it. The machine is examined with its firmware's network, and the report comes back.
 pub(crate) fn from_the_menu(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::new(lab)?;
+    let directory = &fixture.system.directory;
     fs::remove_file(directory.join("wireboot.conf"))?;
     // With one thing to boot there is no menu.
     fs::copy(callers_program()?, directory.join("callers.efi"))?;
     fs::copy(short_examination(lab)?, directory.join("doctor.efi"))?;
     let reports = lab.scratch().join("reports");
     let kept = reports.to_str().context("a path that is no text")?;
-    let _server = scene.serve(&["--reports", kept])?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve(&["--reports", kept])?;
+    let mut machine = fixture.start()?;
     let offered = expect(&mut machine, r"  \d  Diagnose this machine\s")?;
     let number = offered.trim().chars().next().context("no number")?;
     expect(&mut machine, r"Esc leaves\)")?;

@@ -6,52 +6,52 @@ use anyhow::Result;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 
-use crate::scene::{Scene, boot_program, expect};
+use crate::fixture::{Fixture, boot_program, expect};
 
 pub(crate) fn wrong_checksum(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    let _server = scene.serve(&[])?;
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    let _server = fixture.serve(&[])?;
     let digest = "0123456789abcdef".repeat(4);
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\nsha256 {digest} linux\n"
     ))?;
-    let mut machine = scene.start()?;
-    scene.fails(
+    let mut machine = fixture.start()?;
+    fixture.fails(
         &mut machine,
         &[r"wireboot: .*http://10\.77\.0\.1/linux: .*sha256", &digest],
     )
 }
 
 pub(crate) fn missing_file(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    let _server = scene.serve(&[])?;
-    scene
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    let _server = fixture.serve(&[])?;
+    fixture
         .system
         .configure("title Test system\nlinux no-such-kernel\n")?;
-    let mut machine = scene.start()?;
-    scene.fails(
+    let mut machine = fixture.start()?;
+    fixture.fails(
         &mut machine,
         &[r"wireboot: .*http://10\.77\.0\.1/no-such-kernel", "404"],
     )
 }
 
 pub(crate) fn no_dhcp_answer(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.boot_from_disk("")?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_disk("")?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.fails(&mut machine, &["wireboot: .*DHCP"])
+    fixture.fails(&mut machine, &["wireboot: .*DHCP"])
 }
 
 pub(crate) fn server_never_answers(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let program = scene.system.directory.join("wireboot.efi");
+    let fixture = Fixture::new(lab)?;
+    let program = fixture.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "patience 15\n", &program)?;
-    let scene = scene.by_stick()?;
-    let _server = scene.serve_program(&program, &[])?;
-    let _silent = scene.kernel_from_silence()?;
-    let mut machine = scene.start()?;
-    scene.fails(
+    let fixture = fixture.by_stick()?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let _silent = fixture.kernel_from_silence()?;
+    let mut machine = fixture.start()?;
+    fixture.fails(
         &mut machine,
         &[
             r"wireboot: .*http://10\.77\.0\.1:8080/linux: the server went silent .*waiting for the server, 15 s more at most \(Esc leaves\)",
@@ -61,47 +61,47 @@ pub(crate) fn server_never_answers(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn truncated_kernel(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    let kernel = scene.system.directory.join("linux");
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    let kernel = fixture.system.directory.join("linux");
     let length = fs::metadata(&kernel)?.len();
     OpenOptions::new()
         .write(true)
         .open(&kernel)?
         .set_len(length / 2)?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
-    scene.fails(&mut machine, &[r"wireboot: .*http://10\.77\.0\.1/linux: "])
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
+    fixture.fails(&mut machine, &[r"wireboot: .*http://10\.77\.0\.1/linux: "])
 }
 
 pub(crate) fn configuration_with_errors(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    let _server = scene.serve(&[])?;
-    scene.system.configure(
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    let _server = fixture.serve(&[])?;
+    fixture.system.configure(
         "title Test system\nlinux linux\nsha256 beef linux\n\ntitle Other\noptions quiet\n",
     )?;
-    let mut machine = scene.start()?;
-    scene.fails(&mut machine, &[r"line 3.*\S", r"line [56].*\S"])
+    let mut machine = fixture.start()?;
+    fixture.fails(&mut machine, &[r"line 3.*\S", r"line [56].*\S"])
 }
 
 /// The next boot option has its turn.
 pub(crate) fn wrong_embedded_setting(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let program = scene.system.directory.join("wireboot.efi");
+    let fixture = Fixture::new(lab)?;
+    let program = fixture.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "nic intel\n", &program)?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
-    scene.fails(
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
+    fixture.fails(
         &mut machine,
         &[r#"wireboot: error: the embedded configuration: nic "intel" is not understood: nic takes native, undi or snp"#],
     )?;
-    scene.goes_on(&mut machine)
+    fixture.goes_on(&mut machine)
 }
 
 pub(crate) fn wrong_load_option(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.boot_from_disk("processors=many http://10.77.0.1/wireboot.conf")?;
-    let mut machine = scene.start()?;
-    scene.fails(
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_disk("processors=many http://10.77.0.1/wireboot.conf")?;
+    let mut machine = fixture.start()?;
+    fixture.fails(
         &mut machine,
         &[r#"wireboot: error: load option "processors=many" is not understood: processors=N, nic=native, undi or snp, vlan=1"#],
     )

@@ -16,8 +16,8 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::qemu::{Accelerator, Machine, TICKS_PER_INSTRUCTION};
 
+use crate::fixture::{doctor_program, wireboot};
 use crate::ladder::{IN_SHORT, PATIENCE};
-use crate::scene::{doctor_program, wireboot};
 
 /// With any value, this variable has the tables written anew instead of compared.
 const RENEW: &str = "WIREBOOT_RENEW_INSTRUCTIONS";

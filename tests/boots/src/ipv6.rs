@@ -11,7 +11,7 @@ use wireboot_lab::network::{Network, NetworkOptions, SERVER6, Station};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::{Server, ServerEvent};
 
-use crate::scene::{Daemon, Scene, boot_program, expect, wireboot};
+use crate::fixture::{Daemon, Fixture, boot_program, expect, wireboot};
 use crate::{servers, stateless};
 
 /// Another computer's address.
@@ -32,19 +32,19 @@ fn bridged() -> NetworkOptions {
     }
 }
 
-fn scene(lab: &Lab, by: By) -> Result<Scene<'_>> {
-    let mut scene = Scene::on(lab, bridged(), 1)?;
-    scene.system.check("data.cpio")?;
-    scene
+fn fixture(lab: &Lab, by: By) -> Result<Fixture<'_>> {
+    let mut fixture = Fixture::on(lab, bridged(), 1)?;
+    fixture.system.check("data.cpio")?;
+    fixture
         .machine
         .pxe_only((by == By::Pxe).then_some(IpVersion::V6));
-    scene.machine.http_boot_ipv6 = by == By::HttpBoot;
-    Ok(scene)
+    fixture.machine.http_boot_ipv6 = by == By::HttpBoot;
+    Ok(fixture)
 }
 
 /// Where files come from, both ways.
-fn files(scene: &Scene<'_>) -> Result<[Daemon; 2]> {
-    let (lab, directory) = (scene.lab, &scene.system.directory);
+fn files(fixture: &Fixture<'_>) -> Result<[Daemon; 2]> {
+    let (lab, directory) = (fixture.lab, &fixture.system.directory);
     let server = SERVER6.into();
     Ok([
         servers::atftpd(lab, server, directory)?,
@@ -53,15 +53,15 @@ fn files(scene: &Scene<'_>) -> Result<[Daemon; 2]> {
 }
 
 /// The firmware boots as told, and wireboot does, up to the start of Linux.
-fn boots(scene: &Scene<'_>, by: By) -> Result<RunningMachine> {
-    let mut machine = scene.start()?;
+fn boots(fixture: &Fixture<'_>, by: By) -> Result<RunningMachine> {
+    let mut machine = fixture.start()?;
     let (begins, fetched) = match by {
         By::Pxe => (">>Start PXE over IPv6", "NBP file downloaded successfully"),
         By::HttpBoot => (">>Start HTTP Boot over IPv6", "Downloading...100%"),
     };
     expect(&mut machine, begins)?;
     expect(&mut machine, fetched)?;
-    scene.fetched_right(&mut machine)?;
+    fixture.fetched_right(&mut machine)?;
     Ok(machine)
 }
 
@@ -100,10 +100,10 @@ pub(crate) fn http_boot_from_our_server(lab: &Lab) -> Result<()> {
 /// The network has no other router, and no other server. What the server tells, and the DUID that the firmware and wireboot have in
 /// common: a server with a reservation for the machine is to know both.
 fn from_our_server(lab: &Lab, by: By, machine: &[&str]) -> Result<(Vec<ServerEvent>, String)> {
-    let mut scene = scene(lab, by)?;
-    scene.machine.extra.extend(machine.iter().map(Into::into));
-    let mut server = scene.serve_as_a_router()?;
-    boots(&scene, by)?;
+    let mut fixture = fixture(lab, by)?;
+    fixture.machine.extra.extend(machine.iter().map(Into::into));
+    let mut server = fixture.serve_as_a_router()?;
+    boots(&fixture, by)?;
     let events = server.events()?;
     ensure!(
         tells(
@@ -138,8 +138,8 @@ pub(crate) fn http_boot_from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
 
 /// Kea and radvd know nothing of booting; our server gives no addresses.
 fn from_kea_with_our_proxy(lab: &Lab, by: By) -> Result<()> {
-    let scene = scene(lab, by)?;
-    let station = scene.network.station("proxy", OTHER)?;
+    let fixture = fixture(lab, by)?;
+    let station = fixture.network.station("proxy", OTHER)?;
     let _servers = [
         servers::radvd(lab, "radvd.conf")?,
         servers::kea6(lab, "kea-dhcp6-addresses-only.json")?,
@@ -147,11 +147,11 @@ fn from_kea_with_our_proxy(lab: &Lab, by: By) -> Result<()> {
     let mut server = Server::start(
         lab,
         station.command(wireboot()?),
-        &scene.system.directory,
+        &fixture.system.directory,
         &boot_program()?,
         &["--proxy"],
     )?;
-    let machine = boots(&scene, by).with_context(|| server.tail())?;
+    let machine = boots(&fixture, by).with_context(|| server.tail())?;
     ensure!(
         machine
             .console
@@ -178,10 +178,10 @@ pub(crate) fn http_boot_from_dnsmasq(lab: &Lab) -> Result<()> {
 }
 
 fn from_dnsmasq(lab: &Lab, by: By) -> Result<()> {
-    let scene = scene(lab, by)?;
-    let _files = files(&scene)?;
+    let fixture = fixture(lab, by)?;
+    let _files = files(&fixture)?;
     let _dnsmasq = servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6.conf")?;
-    boots(&scene, by).map(drop)
+    boots(&fixture, by).map(drop)
 }
 
 /// A machine to which dnsmasq and nginx give a program.
@@ -189,18 +189,18 @@ pub(crate) struct Booted<'lab> {
     pub running: RunningMachine,
     _files: [Daemon; 2],
     _dnsmasq: Daemon,
-    _scene: Scene<'lab>,
+    _fixture: Fixture<'lab>,
 }
 
 /// A machine that starts `program` by HTTP Boot.
 pub(crate) fn http_boot_of<'lab>(lab: &'lab Lab, program: &Path) -> Result<Booted<'lab>> {
-    let scene = scene(lab, By::HttpBoot)?;
-    fs::copy(program, scene.system.directory.join("wireboot.efi"))?;
+    let fixture = fixture(lab, By::HttpBoot)?;
+    fs::copy(program, fixture.system.directory.join("wireboot.efi"))?;
     Ok(Booted {
-        _files: files(&scene)?,
+        _files: files(&fixture)?,
         _dnsmasq: servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq-ipv6.conf")?,
-        running: scene.start()?,
-        _scene: scene,
+        running: fixture.start()?,
+        _fixture: fixture,
     })
 }
 
@@ -213,14 +213,14 @@ pub(crate) fn http_boot_from_kea(lab: &Lab) -> Result<()> {
 }
 
 fn from_kea(lab: &Lab, by: By) -> Result<()> {
-    let scene = scene(lab, by)?;
-    let _other = scene.network.station("other", OTHER)?;
-    let _files = files(&scene)?;
+    let fixture = fixture(lab, by)?;
+    let _other = fixture.network.station("other", OTHER)?;
+    let _files = files(&fixture)?;
     let _servers = [
         servers::radvd(lab, "radvd.conf")?,
         servers::kea6(lab, "kea-dhcp6.json")?,
     ];
-    boots(&scene, by).map(drop)
+    boots(&fixture, by).map(drop)
 }
 
 pub(crate) fn stateless_from_dnsmasq(lab: &Lab) -> Result<()> {

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use wireboot_lab::netns::Lab;
 
+use crate::fixture::{Fixture, boot_program, expect, faulty_program};
 use crate::processors::slow;
-use crate::scene::{Scene, boot_program, expect, faulty_program};
 use crate::system;
 
 const SNPONLY: &str = "/usr/lib/ipxe/snponly.efi";
@@ -15,8 +15,8 @@ pub(crate) const IPXE: &str = "/usr/lib/ipxe/ipxe.efi";
 
 /// Offers wireboot.efi by names that our server has no other program for, and a script that boots with it: by `first`, which fails, and
 /// then the system. iPXE fetches a file that it has by that name no second time.
-fn write_script(scene: &Scene<'_>, first: &str) -> Result<()> {
-    let directory = &scene.system.directory;
+fn write_script(fixture: &Fixture<'_>, first: &str) -> Result<()> {
+    let directory = &fixture.system.directory;
     for name in ["first.efi", "second.efi"] {
         fs::copy(boot_program()?, directory.join(name))?;
     }
@@ -26,28 +26,28 @@ fn write_script(scene: &Scene<'_>, first: &str) -> Result<()> {
 }
 
 /// After the first step, iPXE's network works as it was configured before.
-fn goes_on(scene: &Scene<'_>, ipxe: &str, failure: &[&str]) -> Result<()> {
-    let _server = scene.serve_program(Path::new(ipxe), &[])?;
-    let mut machine = scene.start()?;
+fn goes_on(fixture: &Fixture<'_>, ipxe: &str, failure: &[&str]) -> Result<()> {
+    let _server = fixture.serve_program(Path::new(ipxe), &[])?;
+    let mut machine = fixture.start()?;
     for text in failure {
         expect(&mut machine, text)?;
     }
     expect(&mut machine, "Could not boot")?;
     expect(&mut machine, r"second\.efi\.\.\.[^\n]* ok")?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.arrives(&mut machine)
+    fixture.arrives(&mut machine)
 }
 
 /// iPXE drives the card by the firmware's driver. wireboot starts itself, so that iPXE is not the one that started the second.
 pub(crate) fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    write_script(&scene, "first.efi http://10.77.0.1/itself.conf")?;
+    let fixture = Fixture::new(lab)?;
+    write_script(&fixture, "first.efi http://10.77.0.1/itself.conf")?;
     fs::write(
-        scene.system.directory.join("itself.conf"),
+        fixture.system.directory.join("itself.conf"),
         "title wireboot once more\nefi first.efi\noptions http://10.77.0.1/no-such.conf\n",
     )?;
     goes_on(
-        &scene,
+        &fixture,
         SNPONLY,
         &[
             "driven by virtio-net",
@@ -62,20 +62,20 @@ pub(crate) fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
 
 /// iPXE drives the card itself.
 pub(crate) fn over_its_own_driver(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    let card = scene.machine.network.as_mut().context("a network card")?;
+    let mut fixture = Fixture::new(lab)?;
+    let card = fixture.machine.network.as_mut().context("a network card")?;
     "e1000e".clone_into(&mut card.model);
-    write_script(&scene, "first.efi http://10.77.0.1/no-such.conf")?;
-    scene.boot_from_stick(Path::new(IPXE))?;
-    goes_on(&scene, IPXE, &["driven by e1000e", "no-such.conf.*404"])
+    write_script(&fixture, "first.efi http://10.77.0.1/no-such.conf")?;
+    fixture.boot_from_stick(Path::new(IPXE))?;
+    goes_on(&fixture, IPXE, &["driven by e1000e", "no-such.conf.*404"])
 }
 
 /// iPXE drives the card by the firmware's driver, the firmware has put its own protocols on iPXE's interface, and the first step calls that.
 pub(crate) fn over_its_interface(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    write_script(&scene, "first.efi nic=snp http://10.77.0.1/no-such.conf")?;
+    let fixture = Fixture::new(lab)?;
+    write_script(&fixture, "first.efi nic=snp http://10.77.0.1/no-such.conf")?;
     goes_on(
-        &scene,
+        &fixture,
         IPXE,
         &["driven by the firmware's driver", "no-such.conf.*404"],
     )
@@ -83,9 +83,9 @@ pub(crate) fn over_its_interface(lab: &Lab) -> Result<()> {
 
 /// The first step ends while its driver runs.
 pub(crate) fn after_a_panic(lab: &Lab) -> Result<()> {
-    let scene = Scene::on(lab, slow(), 4)?;
-    write_script(&scene, "faulty.efi http://10.77.0.1/faulty.conf")?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::on(lab, slow(), 4)?;
+    write_script(&fixture, "faulty.efi http://10.77.0.1/faulty.conf")?;
+    let directory = &fixture.system.directory;
     fs::copy(faulty_program()?, directory.join("faulty.efi"))?;
     fs::write(
         directory.join("faulty.conf"),
@@ -94,5 +94,5 @@ pub(crate) fn after_a_panic(lab: &Lab) -> Result<()> {
             system::OPTIONS
         ),
     )?;
-    goes_on(&scene, SNPONLY, &["internal error"])
+    goes_on(&fixture, SNPONLY, &["internal error"])
 }

@@ -12,8 +12,8 @@ use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
 
+use crate::fixture::{doctor_program, wireboot};
 use crate::instructions;
-use crate::scene::{doctor_program, wireboot};
 
 /// For all of it: much longer than it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);

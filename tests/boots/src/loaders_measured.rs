@@ -7,7 +7,7 @@ use wireboot_experiments::loaders::{self, Loader, LoadersReport, Network, Plan, 
 use wireboot_lab::netns::Lab;
 use wireboot_lab::packages::Package;
 
-use crate::scene::{boot_program, callers_program, doctor_program, wireboot};
+use crate::fixture::{boot_program, callers_program, doctor_program, wireboot};
 
 /// The smallest file that the measurement has: how fast it comes is of no interest here.
 const BYTES: u64 = 1 << 20;

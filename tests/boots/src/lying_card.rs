@@ -15,23 +15,23 @@ use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::scene::{PATIENCE, Scene, boot_program, expect, wireboot};
+use crate::fixture::{Fixture, PATIENCE, boot_program, expect, wireboot};
 
 /// wireboot comes from a stick, the rest from a server in the card with these arguments.
-fn scene<'lab>(lab: &'lab Lab, megabytes: usize, more: &[&str]) -> Result<(Scene<'lab>, Nic)> {
-    let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
-    let program = scene.system.directory.join("wireboot.efi");
+fn fixture<'lab>(lab: &'lab Lab, megabytes: usize, more: &[&str]) -> Result<(Fixture<'lab>, Nic)> {
+    let mut fixture = Fixture::on(lab, NetworkOptions::default(), megabytes)?;
+    let program = fixture.system.directory.join("wireboot.efi");
     // Of a card that says nothing it does not know whether it is the server that is silent.
     embed::configuration(&boot_program()?, "patience 10\n", &program)?;
-    scene.boot_from_stick(&program)?;
+    fixture.boot_from_stick(&program)?;
     let mut program = lab.command(wireboot()?);
     program
         .args(["nic", "serve"])
-        .arg(&scene.system.directory)
+        .arg(&fixture.system.directory)
         .args(more);
     let nic = Nic::launch(lab, program)?;
-    nic.attach(&mut scene.machine)?;
-    Ok((scene, nic))
+    nic.attach(&mut fixture.machine)?;
+    Ok((fixture, nic))
 }
 
 /// What became of a boot.
@@ -43,7 +43,7 @@ enum BootOutcome {
     GaveUp,
 }
 
-fn end(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<BootOutcome> {
+fn end(fixture: &Fixture<'_>, machine: &mut RunningMachine) -> Result<BootOutcome> {
     let either = Regex::new(
         "boots: sha256 [0-9a-f]{64}|wireboot: the firmware goes on with its next boot option",
     )?;
@@ -51,7 +51,10 @@ fn end(scene: &Scene<'_>, machine: &mut RunningMachine) -> Result<BootOutcome> {
     if text.contains("the firmware goes on") {
         return Ok(BootOutcome::GaveUp);
     }
-    ensure!(text.contains(&scene.system.sha256), "a wrong byte: {text}");
+    ensure!(
+        text.contains(&fixture.system.sha256),
+        "a wrong byte: {text}"
+    );
     Ok(BootOutcome::Arrived)
 }
 
@@ -65,9 +68,9 @@ pub(crate) fn lies(lab: &Lab) -> Result<()> {
         ("silence", Some(false)),
     ] {
         // With placement, files take too few buffers for each fault to come.
-        let (scene, nic) = scene(lab, 4, &["--fault", fault, "--placement", "none"])?;
-        let mut machine = scene.start()?;
-        let end = end(&scene, &mut machine).with_context(|| format!("--fault {fault}"))?;
+        let (fixture, nic) = fixture(lab, 4, &["--fault", fault, "--placement", "none"])?;
+        let mut machine = fixture.start()?;
+        let end = end(&fixture, &mut machine).with_context(|| format!("--fault {fault}"))?;
         let as_expected =
             arrives.is_none_or(|arrives| arrives == matches!(end, BootOutcome::Arrived));
         ensure!(as_expected, "--fault {fault}: {end:?}\n{}", nic.log());
@@ -79,8 +82,8 @@ pub(crate) fn lies(lab: &Lab) -> Result<()> {
 /// What the bus does in a second is the most that comes, however fast the computer is.
 pub(crate) fn slow(lab: &Lab) -> Result<()> {
     let pace = ["--bus", "pci32-33", "--line", "1g"];
-    let (scene, nic) = scene(lab, 32, &pace)?;
-    let mut machine = scene.start()?;
+    let (fixture, nic) = fixture(lab, 32, &pace)?;
+    let mut machine = fixture.start()?;
     let text = expect(
         &mut machine,
         r"wireboot: \S+data\.cpio: \d+ bytes in [0-9.]+ s, \d+ Mbit/s",
@@ -90,20 +93,22 @@ pub(crate) fn slow(lab: &Lab) -> Result<()> {
         .context("a rate")?;
     let rate: u32 = rate.get(1).context("a rate")?.as_str().parse()?;
     ensure!(rate <= 1000, "faster than the line: {text}");
-    scene.runs(&mut machine)?;
+    fixture.runs(&mut machine)?;
     nic.end().map(drop)
 }
 
 /// Two guests of one card. One breaks its rings again and again while the other boots: the boot arrives, and the card tells of the first one alone,
 /// once of each kind of fault.
 pub(crate) fn beside_a_hostile_guest(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
     let socket = lab.scratch().join("hostile");
     let mut program = lab.command(wireboot()?);
-    program.args(["nic", "serve"]).arg(&scene.system.directory);
+    program
+        .args(["nic", "serve"])
+        .arg(&fixture.system.directory);
     program.arg("--socket").arg(&socket);
     let nic = Nic::launch(lab, program)?;
-    nic.attach(&mut scene.machine)?;
+    nic.attach(&mut fixture.machine)?;
     let arrived = AtomicBool::new(false);
     thread::scope(|scope| {
         let hostile = scope.spawn(|| {
@@ -113,7 +118,7 @@ pub(crate) fn beside_a_hostile_guest(lab: &Lab) -> Result<()> {
                 !arrived.load(Relaxed)
             })
         });
-        let boot = scene.boots();
+        let boot = fixture.boots();
         arrived.store(true, Relaxed);
         let scribbled = hostile
             .join()

@@ -5,7 +5,7 @@ use regex::Regex;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::scene::{Scene, expect};
+use crate::fixture::{Fixture, expect};
 use crate::system;
 
 // What a serial terminal sends for these keys.
@@ -15,7 +15,7 @@ const ENTER: &str = "\r";
 const ESC: &str = "\x1b";
 
 /// Three entries that differ in what they tell the kernel.
-fn configure(scene: &Scene<'_>, globals: &str) -> Result<()> {
+fn configure(fixture: &Fixture<'_>, globals: &str) -> Result<()> {
     let mut text = globals.to_owned();
     for name in ["first", "second", "third"] {
         text += &format!(
@@ -23,7 +23,7 @@ fn configure(scene: &Scene<'_>, globals: &str) -> Result<()> {
             system::OPTIONS
         );
     }
-    scene.system.configure(&text)
+    fixture.system.configure(&text)
 }
 
 /// The line below the entries: which is chosen, and in which time it will start.
@@ -54,10 +54,10 @@ fn boots(machine: &mut RunningMachine, name: &str) -> Result<()> {
 }
 
 pub(crate) fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    configure(&scene, "timeout 60\n")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    configure(&fixture, "timeout 60\n")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     shows_entries(&mut machine)?;
     chosen(&mut machine, "1 The first", r" in \d+ s")?;
     // The last entry is the end, and the first key stops the count.
@@ -74,20 +74,20 @@ pub(crate) fn arrows_and_enter_choose(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn digit_chooses_at_once(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    configure(&scene, "timeout 60\n")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    configure(&fixture, "timeout 60\n")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     chosen(&mut machine, "1 The first", r" in \d+ s")?;
     machine.console.send("3")?;
     starts(&mut machine, "third")
 }
 
 pub(crate) fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    configure(&scene, "default 2\ntimeout 4\n")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    configure(&fixture, "default 2\ntimeout 4\n")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     shows_entries(&mut machine)?;
     chosen(&mut machine, "2 The second", r" in \d+ s")?;
     starts(&mut machine, "second")?;
@@ -105,24 +105,24 @@ pub(crate) fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn esc_leaves_the_menu(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    configure(&scene, "timeout 60\n")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let fixture = Fixture::new(lab)?;
+    configure(&fixture, "timeout 60\n")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     chosen(&mut machine, "1 The first", r" in \d+ s")?;
     machine.console.send(ESC)?;
-    scene.fails(&mut machine, &["wireboot: .*stopped by Esc"])?;
-    scene.goes_on(&mut machine)
+    fixture.fails(&mut machine, &["wireboot: .*stopped by Esc"])?;
+    fixture.goes_on(&mut machine)
 }
 
 pub(crate) fn esc_stops_a_download(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let _server = scene.serve(&[])?;
-    let _silent = scene.kernel_from_silence()?;
-    let mut machine = scene.start()?;
+    let fixture = Fixture::new(lab)?;
+    let _server = fixture.serve(&[])?;
+    let _silent = fixture.kernel_from_silence()?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: linux 0.0 MB")?;
     // On the machine's own keyboard.
     machine.press(&["esc"])?;
-    scene.fails(&mut machine, &["wireboot: .*stopped by Esc"])?;
-    scene.goes_on(&mut machine)
+    fixture.fails(&mut machine, &["wireboot: .*stopped by Esc"])?;
+    fixture.goes_on(&mut machine)
 }

@@ -9,8 +9,8 @@ use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions};
 
+use crate::fixture::Fixture;
 use crate::loaders::{program, start};
-use crate::scene::Scene;
 use crate::system;
 
 /// Debian's GRUB for its installer, not signed, and the modules beside it (package grub-efi-amd64-bin).
@@ -21,8 +21,8 @@ const ENGINE_PORTS: u16 = 49152;
 const FILES: [&str; 3] = ["/linux", "/system.cpio", "/data.cpio"];
 
 /// Puts GRUB into its folder, with the module for HTTP and a menu that has the system come by it.
-fn prepare(scene: &Scene<'_>) -> Result<()> {
-    let folder = scene.system.directory.join(FOLDER);
+fn prepare(fixture: &Fixture<'_>) -> Result<()> {
+    let folder = fixture.system.directory.join(FOLDER);
     let modules = folder.join("grub/x86_64-efi");
     fs::create_dir_all(&modules)?;
     fs::copy(GRUB, folder.join("grubx64.efi")).context(GRUB)?;
@@ -35,16 +35,16 @@ fn prepare(scene: &Scene<'_>) -> Result<()> {
     );
     fs::write(folder.join("grub/grub.cfg"), menu)?;
     let by_tftp = format!("title GRUB\nefi tftp://10.77.0.1/{FOLDER}/grubx64.efi\n");
-    scene.system.configure(&by_tftp)
+    fixture.system.configure(&by_tftp)
 }
 
 /// GRUB gets a system by HTTP, with so many megabytes of data, and starts it. Returns what was on the wire for each file.
 fn grub(lab: &Lab, settings: &str, megabytes: usize) -> Result<Vec<Transfer>> {
-    let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
-    prepare(&scene)?;
-    let program = program(&scene, settings)?;
-    scene.boot_from_stick(&program)?;
-    let _server = scene.serve_program(&program, &[])?;
+    let mut fixture = Fixture::on(lab, NetworkOptions::default(), megabytes)?;
+    prepare(&fixture)?;
+    let program = program(&fixture, settings)?;
+    fixture.boot_from_stick(&program)?;
+    let _server = fixture.serve_program(&program, &[])?;
     let capture = Capture::start(
         lab,
         INTERFACE,
@@ -52,7 +52,7 @@ fn grub(lab: &Lab, settings: &str, megabytes: usize) -> Result<Vec<Transfer>> {
         HEADERS,
         &lab.scratch().join("near-end.pcap"),
     )?;
-    scene.runs(&mut start(&scene)?)?;
+    fixture.runs(&mut start(&fixture)?)?;
     let transfers = capture.finish()?;
     let of_file = |file: &&str| {
         // GRUB may have asked for less before.

@@ -8,13 +8,13 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::SERVER;
 use wireboot_lab::qemu::RunningMachine;
 
+use crate::fixture::{Daemon, Fixture, expect};
 use crate::loaders::start;
-use crate::scene::{Daemon, Scene, expect};
 use crate::{servers, system};
 
 /// Its first script comes by TFTP, and has another come by HTTP.
-fn serve(scene: &Scene<'_>, second: &str) -> Result<[Daemon; 2]> {
-    let (lab, directory) = (scene.lab, &scene.system.directory);
+fn serve(fixture: &Fixture<'_>, second: &str) -> Result<[Daemon; 2]> {
+    let (lab, directory) = (fixture.lab, &fixture.system.directory);
     fs::copy(newest_snponly()?, directory.join("snponly.efi")).context("copying iPXE")?;
     for (file, script) in [
         ("first.ipxe", "chain http://10.77.0.1/second.ipxe\n"),
@@ -22,7 +22,7 @@ fn serve(scene: &Scene<'_>, second: &str) -> Result<[Daemon; 2]> {
     ] {
         fs::write(directory.join(file), format!("#!ipxe\n{script}"))?;
     }
-    scene
+    fixture
         .system
         .configure("title iPXE\nefi tftp://10.77.0.1/snponly.efi\n")?;
     let root = format!("--tftp-root={}", directory.display());
@@ -47,8 +47,8 @@ fn serve(scene: &Scene<'_>, second: &str) -> Result<[Daemon; 2]> {
 }
 
 /// Up to the second script.
-fn has_its_scripts(scene: &Scene<'_>) -> Result<RunningMachine> {
-    let mut machine = start(scene)?;
+fn has_its_scripts(fixture: &Fixture<'_>) -> Result<RunningMachine> {
+    let mut machine = start(fixture)?;
     expect(&mut machine, r"iPXE [2-9]\.")?;
     expect(&mut machine, "net0: .* using SNP")?;
     expect(
@@ -64,23 +64,23 @@ fn has_its_scripts(scene: &Scene<'_>) -> Result<RunningMachine> {
 
 /// The kernel comes by TFTP, and what is large by HTTP.
 pub(crate) fn boots(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
+    let fixture = Fixture::new(lab)?.by_stick()?;
     let script = format!(
         "kernel tftp://10.77.0.1/linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
         system::OPTIONS
     );
-    let _servers = serve(&scene, &script)?;
-    let mut machine = has_its_scripts(&scene)?;
+    let _servers = serve(&fixture, &script)?;
+    let mut machine = has_its_scripts(&fixture)?;
     expect(&mut machine, r"tftp://10\.77\.0\.1/linux\.\.\.[^\n]* ok")?;
-    scene.runs(&mut machine)
+    fixture.runs(&mut machine)
 }
 
 /// It has used TCP and has a file in memory when it ends.
 pub(crate) fn exits(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let _servers = serve(&scene, "imgfetch data.cpio\nexit\n")?;
-    let mut machine = has_its_scripts(&scene)?;
+    let fixture = Fixture::new(lab)?;
+    let _servers = serve(&fixture, "imgfetch data.cpio\nexit\n")?;
+    let mut machine = has_its_scripts(&fixture)?;
     expect(&mut machine, r"data\.cpio\.\.\.[^\n]* ok")?;
     expect(&mut machine, r"snponly\.efi returned")?;
-    scene.goes_on(&mut machine)
+    fixture.goes_on(&mut machine)
 }

@@ -13,16 +13,16 @@ use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::payload;
 
+use crate::fixture::{Fixture, PATIENCE, expect, wireboot};
 use crate::loaders::program;
 use crate::processors::{SHARE, THREE_ENGINES, three_pairs};
-use crate::scene::{PATIENCE, Scene, expect, wireboot};
 
-/// A scene whose machine has our card.
-fn scene(lab: &Lab, megabytes: usize) -> Result<(Scene<'_>, Nic)> {
-    let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
-    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?;
-    nic.attach(&mut scene.machine)?;
-    Ok((scene, nic))
+/// A fixture whose machine has our card.
+fn fixture(lab: &Lab, megabytes: usize) -> Result<(Fixture<'_>, Nic)> {
+    let mut fixture = Fixture::on(lab, NetworkOptions::default(), megabytes)?;
+    let nic = Nic::start(lab, lab.command(wireboot()?), &fixture.network, None)?;
+    nic.attach(&mut fixture.machine)?;
+    Ok((fixture, nic))
 }
 
 pub(crate) fn counter(counters: &Value, name: &str) -> Result<u64> {
@@ -32,11 +32,11 @@ pub(crate) fn counter(counters: &Value, name: &str) -> Result<u64> {
 
 /// Twice, as a machine that is switched on again finds the same card.
 pub(crate) fn by_pxe_twice(lab: &Lab) -> Result<()> {
-    let (scene, nic) = scene(lab, 4)?;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    scene.boots()?;
-    drop(scene.fetches()?);
+    let (fixture, nic) = fixture(lab, 4)?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    fixture.boots()?;
+    drop(fixture.fetches()?);
     let log = nic.log();
     let monitors = log.matches("a monitor has connected").count();
     ensure!(monitors == 2, "{log}");
@@ -44,7 +44,7 @@ pub(crate) fn by_pxe_twice(lab: &Lab) -> Result<()> {
     let counters = nic.end()?;
     let mut sent = 0;
     for file in ["linux", "system.cpio", "data.cpio"] {
-        sent += std::fs::metadata(scene.system.directory.join(file))?.len();
+        sent += std::fs::metadata(fixture.system.directory.join(file))?.len();
     }
     let received = counter(&counters, "received_bytes")?;
     ensure!(received > 2 * sent, "{counters}");
@@ -71,13 +71,13 @@ pub(crate) fn by_pxe_twice(lab: &Lab) -> Result<()> {
 
 /// Killed while files come, and started again at the same place: the download goes on.
 pub(crate) fn card_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
-    let (scene, nic) = scene(lab, 64)?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let (fixture, nic) = fixture(lab, 64)?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, r"wireboot: ready after \d+ ms")?;
     drop(nic);
-    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?;
-    scene.arrives(&mut machine)?;
+    let nic = Nic::start(lab, lab.command(wireboot()?), &fixture.network, None)?;
+    fixture.arrives(&mut machine)?;
     let counters = nic.end()?;
     ensure!(
         counter(&counters, "received_bytes")? > 1 << 20,
@@ -88,14 +88,14 @@ pub(crate) fn card_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
 
 /// Three pairs of queues, and an engine on each: a flow comes by the pair that has sent its last frame, so each brings a part of the data.
 pub(crate) fn with_several_engines(lab: &Lab) -> Result<()> {
-    let mut scene = three_pairs(lab, IpVersion::V4, 20)?;
-    let nic = Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?;
-    nic.attach(&mut scene.machine)?;
-    scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = three_pairs(lab, IpVersion::V4, 20)?;
+    let nic = Nic::start(lab, lab.command(wireboot()?), &fixture.network, None)?;
+    nic.attach(&mut fixture.machine)?;
+    fixture.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, THREE_ENGINES)?;
-    scene.arrives(&mut machine)?;
+    fixture.arrives(&mut machine)?;
     let counters = nic.end()?;
     let pairs = counters.get("pairs").and_then(Value::as_array);
     for pair in pairs.context("counters of each pair")? {
@@ -106,7 +106,7 @@ pub(crate) fn with_several_engines(lab: &Lab) -> Result<()> {
 }
 
 /// A card that is the server, too: without any right, on no network.
-fn server_in_the_card(lab: &Lab, megabytes: usize) -> Result<(Scene<'_>, Nic)> {
+fn server_in_the_card(lab: &Lab, megabytes: usize) -> Result<(Fixture<'_>, Nic)> {
     server_that_offers(lab, megabytes, "all")
 }
 
@@ -115,11 +115,11 @@ fn server_that_offers<'a>(
     lab: &'a Lab,
     megabytes: usize,
     offloads: &str,
-) -> Result<(Scene<'a>, Nic)> {
-    let mut scene = Scene::on(lab, NetworkOptions::default(), megabytes)?;
-    let nic = server_of(lab, &scene.system.directory, offloads)?;
-    nic.attach(&mut scene.machine)?;
-    Ok((scene, nic))
+) -> Result<(Fixture<'a>, Nic)> {
+    let mut fixture = Fixture::on(lab, NetworkOptions::default(), megabytes)?;
+    let nic = server_of(lab, &fixture.system.directory, offloads)?;
+    nic.attach(&mut fixture.machine)?;
+    Ok((fixture, nic))
 }
 
 /// A card with the server in it, without a right, a network, or /dev/net/tun, and not root by what it sees.
@@ -138,8 +138,8 @@ pub(crate) fn server_of(lab: &Lab, directory: &Path, offloads: &str) -> Result<N
 }
 
 /// What the card says when it has sent all of a file.
-pub(crate) fn sent(scene: &Scene<'_>, protocol: &str, file: &str) -> Result<String> {
-    let len = std::fs::metadata(scene.system.directory.join(file))?.len();
+pub(crate) fn sent(fixture: &Fixture<'_>, protocol: &str, file: &str) -> Result<String> {
+    let len = std::fs::metadata(fixture.system.directory.join(file))?.len();
     // wireboot goes by the version that is answered first.
     Ok(format!(
         "{protocol} done     (10.77.0.\\d+|fd00:77::\\S+) {file} {len} bytes"
@@ -152,16 +152,19 @@ pub(crate) fn has(log: &str, expression: &str) -> Result<bool> {
 
 /// The machine's network is in the card: a directory is all that it takes.
 pub(crate) fn server_in_the_card_by_pxe(lab: &Lab) -> Result<()> {
-    let (scene, nic) = server_in_the_card(lab, 4)?;
-    scene.system.check("data.cpio")?;
-    scene.boots()?;
+    let (fixture, nic) = server_in_the_card(lab, 4)?;
+    fixture.system.check("data.cpio")?;
+    fixture.boots()?;
     // A second monitor, and a driver that begins anew.
-    drop(scene.fetches()?);
+    drop(fixture.fetches()?);
     let log = nic.log();
-    ensure!(has(&log, &sent(&scene, "TFTP", "wireboot.efi")?)?, "{log}");
+    ensure!(
+        has(&log, &sent(&fixture, "TFTP", "wireboot.efi")?)?,
+        "{log}"
+    );
     for file in ["/linux", "/system.cpio", "/data.cpio"] {
         let name = file.trim_start_matches('/');
-        let sent = sent(&scene, "HTTP", name)?.replace(name, file);
+        let sent = sent(&fixture, "HTTP", name)?.replace(name, file);
         ensure!(has(&log, &sent)?, "{sent}: {log}");
     }
     ensure!(!log.contains("error") && !log.contains("stopped"), "{log}");
@@ -182,13 +185,16 @@ pub(crate) fn server_in_the_card_by_pxe(lab: &Lab) -> Result<()> {
 
 /// Debian's installer, as a user boots it, up to its first question.
 pub(crate) fn server_in_the_card_installs(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::on(lab, NetworkOptions::default(), 1)?;
+    let mut fixture = Fixture::on(lab, NetworkOptions::default(), 1)?;
     let nic = server_of(lab, &payload::debian_installer(lab)?, "all")?;
-    nic.attach(&mut scene.machine)?;
-    scene.machine.memory_mib = 1024;
+    nic.attach(&mut fixture.machine)?;
+    fixture.machine.memory_mib = 1024;
     // Its kernel draws slowly on a busy host.
-    scene.machine.extra.extend(["-vga", "none"].map(Into::into));
-    let mut machine = scene.start()?;
+    fixture
+        .machine
+        .extra
+        .extend(["-vga", "none"].map(Into::into));
+    let mut machine = fixture.start()?;
     expect(&mut machine, payload::FIRST_QUESTION)?;
     let log = nic.log();
     ensure!(log.contains("initrd.gz") && !log.contains("error"), "{log}");
@@ -197,11 +203,11 @@ pub(crate) fn server_in_the_card_installs(lab: &Lab) -> Result<()> {
 
 /// The firmware's own TCP and HTTP.
 pub(crate) fn server_in_the_card_by_http_boot(lab: &Lab) -> Result<()> {
-    let (mut scene, nic) = server_in_the_card(lab, 4)?;
-    scene.machine.pxe_only(None);
-    scene.boots()?;
+    let (mut fixture, nic) = server_in_the_card(lab, 4)?;
+    fixture.machine.pxe_only(None);
+    fixture.boots()?;
     let log = nic.log();
-    let sent = sent(&scene, "HTTP", "wireboot.efi")?;
+    let sent = sent(&fixture, "HTTP", "wireboot.efi")?;
     let sent = sent.replace("wireboot.efi", "/wireboot.efi");
     ensure!(has(&log, &sent)? && !log.contains("TFTP"), "{log}");
     nic.end().map(drop)
@@ -218,18 +224,18 @@ pub(crate) fn server_in_the_card_over_ipv6(lab: &Lab) -> Result<()> {
         ),
         (None, ">>Start HTTP Boot over IPv6", "HTTP", "/wireboot.efi"),
     ] {
-        let (mut scene, nic) = server_in_the_card(lab, 4)?;
-        scene.machine.pxe_only(by);
-        scene.machine.http_boot_ipv6 = by.is_none();
+        let (mut fixture, nic) = server_in_the_card(lab, 4)?;
+        fixture.machine.pxe_only(by);
+        fixture.machine.http_boot_ipv6 = by.is_none();
         let server = "http://[fd00:77::1]";
-        scene.system.configure(&format!(
+        fixture.system.configure(&format!(
             "title Test system\nlinux {server}/linux\ninitrd {server}/system.cpio\ninitrd {server}/data.cpio\noptions {}\n",
             crate::system::OPTIONS
         ))?;
-        scene.system.check(&format!("{server}/data.cpio"))?;
-        let mut machine = scene.start()?;
+        fixture.system.check(&format!("{server}/data.cpio"))?;
+        let mut machine = fixture.start()?;
         expect(&mut machine, begins)?;
-        scene.fetched_right(&mut machine)?;
+        fixture.fetched_right(&mut machine)?;
         let log = nic.log();
         for (protocol, file) in [(protocol, file), ("HTTP", "/data.cpio")] {
             let done = format!("{protocol} done     fd00:77::[0-9a-f:]+ {file} \\d+ bytes");
@@ -243,15 +249,15 @@ pub(crate) fn server_in_the_card_over_ipv6(lab: &Lab) -> Result<()> {
 
 /// All by TFTP, wireboot's windows included.
 pub(crate) fn server_in_the_card_by_tftp_alone(lab: &Lab) -> Result<()> {
-    let (scene, nic) = server_in_the_card(lab, 16)?;
+    let (fixture, nic) = server_in_the_card(lab, 16)?;
     let tftp = "tftp://10.77.0.1";
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "title Test system\nlinux {tftp}/linux\ninitrd {tftp}/system.cpio\ninitrd {tftp}/data.cpio\noptions {}\n",
         crate::system::OPTIONS
     ))?;
-    scene.boots()?;
+    fixture.boots()?;
     let log = nic.log();
-    ensure!(has(&log, &sent(&scene, "TFTP", "data.cpio")?)?, "{log}");
+    ensure!(has(&log, &sent(&fixture, "TFTP", "data.cpio")?)?, "{log}");
     // wireboot.efi has its card's longest datagrams; the firmware, which asked for it, has not.
     ensure!(
         has(&log, "data.cpio .*block size 65464, window 8")?,
@@ -263,13 +269,13 @@ pub(crate) fn server_in_the_card_by_tftp_alone(lab: &Lab) -> Result<()> {
 
 /// Many frames in one buffer, as wireboot's driver asks for: what the server sends by TFTP, and what three downloads at once have the driver send.
 pub(crate) fn server_in_the_card_in_chunks(lab: &Lab) -> Result<()> {
-    let (scene, nic) = server_that_offers(lab, 16, "guest_tso4,guest_tso6")?;
+    let (fixture, nic) = server_that_offers(lab, 16, "guest_tso4,guest_tso6")?;
     let (tftp, http) = ("tftp://10.77.0.1", "http://10.77.0.1");
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "title Test system\nlinux {http}/linux\ninitrd {http}/system.cpio\ninitrd {tftp}/data.cpio\noptions {}\n",
         crate::system::OPTIONS
     ))?;
-    scene.boots()?;
+    fixture.boots()?;
     let counters = nic.end()?;
     let chunks = counter(&counters, "received_chunks")?;
     let in_chunks = counter(&counters, "received_chunk_units")?;
@@ -283,13 +289,13 @@ pub(crate) fn server_in_the_card_in_chunks(lab: &Lab) -> Result<()> {
 
 /// A driver that is told to ask its card nothing gets what virtio has: large units, no chunks, nothing at its place.
 pub(crate) fn server_in_a_card_that_is_asked_nothing(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::on(lab, NetworkOptions::default(), 16)?;
-    scene.system.check("data.cpio")?;
-    let program = program(&scene, "card plain\n")?;
-    scene.boot_from_stick(&program)?;
-    let nic = server_of(lab, &scene.system.directory, "all")?;
-    nic.attach(&mut scene.machine)?;
-    drop(scene.fetches()?);
+    let mut fixture = Fixture::on(lab, NetworkOptions::default(), 16)?;
+    fixture.system.check("data.cpio")?;
+    let program = program(&fixture, "card plain\n")?;
+    fixture.boot_from_stick(&program)?;
+    let nic = server_of(lab, &fixture.system.directory, "all")?;
+    nic.attach(&mut fixture.machine)?;
+    drop(fixture.fetches()?);
     let counters = nic.end()?;
     for extra in ["hellos", "received_chunks", "sent_chunks", "placed_bytes"] {
         ensure!(counter(&counters, extra)? == 0, "{counters}");
@@ -304,11 +310,11 @@ pub(crate) fn server_in_a_card_that_is_asked_nothing(lab: &Lab) -> Result<()> {
 
 /// A client must not get half of each version. When the file stays as it is, the boot arrives.
 pub(crate) fn server_in_the_card_while_a_file_changes(lab: &Lab) -> Result<()> {
-    let (scene, nic) = server_in_the_card(lab, 64)?;
+    let (fixture, nic) = server_in_the_card(lab, 64)?;
     let data = File::options()
         .write(true)
-        .open(scene.system.directory.join("data.cpio"))?;
-    let mut machine = scene.start()?;
+        .open(fixture.system.directory.join("data.cpio"))?;
+    let mut machine = fixture.start()?;
     let deadline = Instant::now() + PATIENCE;
     let mut changed = SystemTime::now();
     while !nic.log().contains("the file was changed while it was sent") {
@@ -317,7 +323,7 @@ pub(crate) fn server_in_the_card_while_a_file_changes(lab: &Lab) -> Result<()> {
         data.set_modified(changed)?;
         std::thread::sleep(Duration::from_millis(5));
     }
-    scene.arrives(&mut machine)?;
+    fixture.arrives(&mut machine)?;
     let log = nic.log();
     ensure!(has(&log, "HTTP error.*/data.cpio.*was changed")?, "{log}");
     nic.end().map(drop)

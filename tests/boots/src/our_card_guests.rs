@@ -16,9 +16,9 @@ use wireboot_lab::network::{NetworkOptions, SERVER};
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::{DirectKernel, Firmware, NetworkCard};
 
+use crate::fixture::{Fixture, expect, wireboot};
 use crate::ipxe::IPXE;
 use crate::our_card::{counter, has, sent, server_of};
-use crate::scene::{Scene, expect, wireboot};
 use crate::{loaders, servers, system};
 
 /// Where the test takes what Linux sends.
@@ -71,16 +71,16 @@ pub(crate) fn linux_by_four_pairs(lab: &Lab) -> Result<()> {
 /// As many connections as there are pairs of queues. The card's counters.
 fn exchange(lab: &Lab, options: NetworkOptions, offload: &str) -> Result<Value> {
     let (mtu, queues) = (options.mtu, options.queues);
-    let mut scene = Scene::on(lab, options, 8)?;
+    let mut fixture = Fixture::on(lab, options, 8)?;
     let nic = if queues > 1 {
-        Nic::start(lab, lab.command(wireboot()?), &scene.network, None)?
+        Nic::start(lab, lab.command(wireboot()?), &fixture.network, None)?
     } else {
         let mut program = lab.command(wireboot()?);
         program.args(["nic", "run", "--offload", offload, "--wire"]);
-        program.arg(format!("tap={}", scene.network.cable()));
+        program.arg(format!("tap={}", fixture.network.cable()));
         Nic::launch(lab, program)?
     };
-    nic.attach(&mut scene.machine)?;
+    nic.attach(&mut fixture.machine)?;
     let numbers: Vec<_> = (1..=queues).map(|number| number.to_string()).collect();
     let numbers = numbers.join(" ");
     let script = format!(
@@ -91,14 +91,14 @@ fn exchange(lab: &Lab, options: NetworkOptions, offload: &str) -> Result<Value> 
          for n in {numbers}; do b nc {SERVER} {PORT} </file$n && echo >/sent$n & done\nwait\n\
          echo exchange: sent $(echo /sent*)"
     );
-    start_linux(&mut scene, &script)?;
-    scene.machine.processors = queues.max(2).into();
-    let directory = &scene.system.directory;
+    start_linux(&mut fixture, &script)?;
+    fixture.machine.processors = queues.max(2).into();
+    let directory = &fixture.system.directory;
     let _server = servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?;
     let listener = TcpListener::bind((SERVER, PORT)).context("listening")?;
     let sent = thread::spawn(move || (0..queues).map(|_| take(&listener)).collect());
-    let mut machine = scene.machine.start(lab, "linux", |_| {})?;
-    let digest = scene.system.digest_of("data.cpio")?;
+    let mut machine = fixture.machine.start(lab, "linux", |_| {})?;
+    let digest = fixture.system.digest_of("data.cpio")?;
     for number in 1..=queues {
         expect(&mut machine, &format!("{digest}  /file{number}"))?;
     }
@@ -109,7 +109,7 @@ fn exchange(lab: &Lab, options: NetworkOptions, offload: &str) -> Result<Value> 
     expect(&mut machine, &format!("exchange: sent{all}"))?;
     let sent: io::Result<Vec<Vec<u8>>> =
         sent.join().map_err(|_| anyhow!("taking what was sent"))?;
-    let data = fs::read(scene.system.directory.join("data.cpio"))?;
+    let data = fs::read(fixture.system.directory.join("data.cpio"))?;
     ensure!(
         sent?.iter().all(|one| *one == data),
         "Linux did not send what it got"
@@ -129,12 +129,12 @@ fn take(listener: &TcpListener) -> io::Result<Vec<u8>> {
 }
 
 /// Has QEMU start a Linux that does what the script says.
-fn start_linux(scene: &mut Scene<'_>, script: &str) -> Result<()> {
+fn start_linux(fixture: &mut Fixture<'_>, script: &str) -> Result<()> {
     let kernel = Kernel::cached()?;
-    let ram_disk = scene.lab.scratch().join("initrd");
+    let ram_disk = fixture.lab.scratch().join("initrd");
     write_ram_disk(&ram_disk, &kernel, "10.77.0.40/24", &[], script)?;
-    on_legacy_firmware(scene)?.boot_index = None;
-    scene.machine.kernel = Some(DirectKernel {
+    on_legacy_firmware(fixture)?.boot_index = None;
+    fixture.machine.kernel = Some(DirectKernel {
         kernel: kernel.image,
         initrd: Some(ram_disk),
         command_line: system::OPTIONS.to_owned(),
@@ -143,25 +143,25 @@ fn start_linux(scene: &mut Scene<'_>, script: &str) -> Result<()> {
 }
 
 /// The machine's card.
-fn on_legacy_firmware<'a>(scene: &'a mut Scene<'_>) -> Result<&'a mut NetworkCard> {
-    scene.machine.firmware = Firmware::SeaBios;
-    scene.machine.firmware_configuration.clear();
-    scene.machine.network.as_mut().context("a network card")
+fn on_legacy_firmware<'a>(fixture: &'a mut Fixture<'_>) -> Result<&'a mut NetworkCard> {
+    fixture.machine.firmware = Firmware::SeaBios;
+    fixture.machine.firmware_configuration.clear();
+    fixture.machine.network.as_mut().context("a network card")
 }
 
 /// Has iPXE boot the system, by what its server sends it.
-fn write_ipxe_script(scene: &Scene<'_>) -> Result<()> {
+fn write_ipxe_script(fixture: &Fixture<'_>) -> Result<()> {
     let script = format!(
         "#!ipxe\nkernel linux initrd=system.cpio initrd=data.cpio {}\ninitrd system.cpio\ninitrd data.cpio\nboot\n",
         system::OPTIONS
     );
-    fs::write(scene.system.directory.join("boot.ipxe"), script).context("writing the script")
+    fs::write(fixture.system.directory.join("boot.ipxe"), script).context("writing the script")
 }
 
 /// The card has sent the data whole, and nothing went wrong.
-fn has_sent_all(scene: &Scene<'_>, nic: Nic) -> Result<()> {
+fn has_sent_all(fixture: &Fixture<'_>, nic: Nic) -> Result<()> {
     let log = nic.log();
-    let sent = sent(scene, "(TFTP|HTTP)", "data.cpio")?.replace(" data", " /?data");
+    let sent = sent(fixture, "(TFTP|HTTP)", "data.cpio")?.replace(" data", " /?data");
     ensure!(has(&log, &sent)?, "{log}");
     // shim and GRUB ask for files that need not be there.
     let mut wrong = log
@@ -180,15 +180,15 @@ fn has_sent_all(scene: &Scene<'_>, nic: Nic) -> Result<()> {
 
 /// iPXE for UEFI, which drives the card itself.
 pub(crate) fn ipxe(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    write_ipxe_script(&scene)?;
-    scene.boot_from_stick(Path::new(IPXE))?;
-    let nic = server_of(lab, &scene.system.directory, "all")?;
-    nic.attach(&mut scene.machine)?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    write_ipxe_script(&fixture)?;
+    fixture.boot_from_stick(Path::new(IPXE))?;
+    let nic = server_of(lab, &fixture.system.directory, "all")?;
+    nic.attach(&mut fixture.machine)?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "net0: .* using virtio-net")?;
-    scene.runs(&mut machine)?;
-    has_sent_all(&scene, nic)
+    fixture.runs(&mut machine)?;
+    has_sent_all(&fixture, nic)
 }
 
 /// shim and GRUB, by wireboot's driver, which has asked its card for all that it does, and by the firmware's.
@@ -197,45 +197,45 @@ pub(crate) fn shim_and_grub(lab: &Lab) -> Result<()> {
         ("", "wireboot's network"),
         ("network firmware\n", "the firmware's network"),
     ] {
-        let mut scene = Scene::new(lab)?;
-        loaders::prepare(&scene, "10.77.0.1", &loaders::menu())?;
+        let mut fixture = Fixture::new(lab)?;
+        loaders::prepare(&fixture, "10.77.0.1", &loaders::menu())?;
         // By the packets of the firmware's PXE, GRUB is beside wireboot.efi.
-        let directory = &scene.system.directory;
+        let directory = &fixture.system.directory;
         fs::copy(
             directory.join(FOLDER).join("grubx64.efi"),
             directory.join("grubx64.efi"),
         )?;
         let shim = format!("{FOLDER}/bootnetx64.efi");
-        scene.system.configure(&format!(
+        fixture.system.configure(&format!(
             "{setting}title shim\nefi tftp://10.77.0.1/{shim}\n"
         ))?;
         let nic = server_of(lab, directory, "all")?;
-        nic.attach(&mut scene.machine)?;
-        let mut machine = scene.start()?;
+        nic.attach(&mut fixture.machine)?;
+        let mut machine = fixture.start()?;
         expect(&mut machine, &format!("starting efi .* over {network}"))?;
-        scene.runs(&mut machine)?;
-        has_sent_all(&scene, nic)?;
+        fixture.runs(&mut machine)?;
+        has_sent_all(&fixture, nic)?;
     }
     Ok(())
 }
 
 /// iPXE on SeaBIOS, over a card of the time before virtio 1.0, to the system.
 pub(crate) fn ipxe_on_legacy_firmware(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    write_ipxe_script(&scene)?;
-    let nic = server_of(lab, &scene.system.directory, "all")?;
-    let card = on_legacy_firmware(&mut scene)?;
+    let mut fixture = Fixture::new(lab)?;
+    write_ipxe_script(&fixture)?;
+    let nic = server_of(lab, &fixture.system.directory, "all")?;
+    let card = on_legacy_firmware(&mut fixture)?;
     card.boot_index = None;
     card.properties
         .extend(["disable-modern=on", "disable-legacy=off"].map(str::to_owned));
-    nic.attach(&mut scene.machine)?;
+    nic.attach(&mut fixture.machine)?;
     // Debian's ROM is for cards of virtio 1.0, and the firmware starts it for no other.
-    scene.machine.kernel = Some(DirectKernel {
+    fixture.machine.kernel = Some(DirectKernel {
         kernel: PathBuf::from("/usr/lib/ipxe/ipxe.lkrn"),
         initrd: None,
         command_line: String::new(),
     });
-    let mut machine = scene.machine.start(lab, "bios", |_| {})?;
-    scene.runs(&mut machine)?;
-    has_sent_all(&scene, nic)
+    let mut machine = fixture.machine.start(lab, "bios", |_| {})?;
+    fixture.runs(&mut machine)?;
+    has_sent_all(&fixture, nic)
 }

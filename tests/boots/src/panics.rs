@@ -13,14 +13,14 @@ use wireboot_lab::network::{INTERFACE, SERVER};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::sender::Sender;
 
+use crate::fixture::{Fixture, PATIENCE, expect, faulty_doctor, faulty_program};
 use crate::loaders;
 use crate::processors::{THREE_ENGINES, slow, three_pairs};
-use crate::scene::{PATIENCE, Scene, expect, faulty_doctor, faulty_program};
 use crate::system;
 
 /// A machine that boots a program with a fault in it.
 struct Victim<'lab> {
-    scene: Scene<'lab>,
+    fixture: Fixture<'lab>,
     program: PathBuf,
     /// QEMU's, for a debugger.
     stub: PathBuf,
@@ -30,11 +30,11 @@ struct Victim<'lab> {
 
 /// An engine on an AP, as usual.
 fn one_engine<'lab>(lab: &'lab Lab, fault: &str) -> Result<Victim<'lab>> {
-    let scene = Scene::on(lab, slow(), 4)?;
-    let program = scene.system.directory.join("wireboot.efi");
+    let fixture = Fixture::on(lab, slow(), 4)?;
+    let program = fixture.system.directory.join("wireboot.efi");
     fs::copy(faulty_program()?, &program)?;
     victim(
-        scene,
+        fixture,
         program,
         "wireboot: the network runs on processor 1",
         fault,
@@ -43,29 +43,29 @@ fn one_engine<'lab>(lab: &'lab Lab, fault: &str) -> Result<Victim<'lab>> {
 
 /// An engine on each of three processors.
 fn three_engines<'lab>(lab: &'lab Lab, fault: &str) -> Result<Victim<'lab>> {
-    let scene = three_pairs(lab, IpVersion::V4, 20)?;
-    let program = scene.system.directory.join("wireboot.efi");
+    let fixture = three_pairs(lab, IpVersion::V4, 20)?;
+    let program = fixture.system.directory.join("wireboot.efi");
     embed::configuration(&faulty_program()?, "processors 3\n", &program)?;
-    victim(scene, program, THREE_ENGINES, fault)
+    victim(fixture, program, THREE_ENGINES, fault)
 }
 
 fn victim<'lab>(
-    mut scene: Scene<'lab>,
+    mut fixture: Fixture<'lab>,
     program: PathBuf,
     home: &'static str,
     fault: &str,
 ) -> Result<Victim<'lab>> {
-    configure(&scene, &format!("fault={fault}"))?;
+    configure(&fixture, &format!("fault={fault}"))?;
     Ok(Victim {
-        stub: scene.debugged(),
-        scene,
+        stub: fixture.debugged(),
+        fixture,
         program,
         home,
     })
 }
 
-fn configure(scene: &Scene<'_>, argument: &str) -> Result<()> {
-    scene.system.configure(&format!(
+fn configure(fixture: &Fixture<'_>, argument: &str) -> Result<()> {
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} {argument}\n",
         system::OPTIONS
     ))
@@ -84,7 +84,7 @@ fn image(machine: &mut RunningMachine) -> Result<(u64, u64)> {
 impl Victim<'_> {
     /// No processor from `first` on (counted from 1) is in the image.
     fn is_out_of_the_image(&self, stub: &Path, first: usize, image: (u64, u64)) -> Result<()> {
-        let positions = Debugger::attach(stub)?.positions(self.scene.machine.processors)?;
+        let positions = Debugger::attach(stub)?.positions(self.fixture.machine.processors)?;
         let others = positions.get(first - 1..).unwrap_or_default();
         ensure!(!others.is_empty(), "there is no such processor");
         ensure!(
@@ -96,9 +96,9 @@ impl Victim<'_> {
 
     /// The firmware goes on with its next boot option, and nobody is left in the image; that option has the network.
     fn ends_wireboot(self) -> Result<()> {
-        let scene = &self.scene;
-        let server = scene.serve_program(&self.program, &[])?;
-        let mut machine = scene.start()?;
+        let fixture = &self.fixture;
+        let server = fixture.serve_program(&self.program, &[])?;
+        let mut machine = fixture.start()?;
         expect(&mut machine, self.home)?;
         let image = image(&mut machine)?;
         expect(
@@ -107,20 +107,20 @@ impl Victim<'_> {
         )?;
         // Until the processors have been looked at, nothing else is booted.
         drop(server);
-        scene.goes_on(&mut machine)?;
+        fixture.goes_on(&mut machine)?;
         self.is_out_of_the_image(&self.stub, 1, image)?;
-        configure(scene, "")?;
-        let _server = scene.serve_program(&self.program, &[])?;
+        configure(fixture, "")?;
+        let _server = fixture.serve_program(&self.program, &[])?;
         expect(&mut machine, self.home)?;
-        scene.arrives(&mut machine)
+        fixture.arrives(&mut machine)
     }
 
     /// The boot goes on without the APs.
     fn loses_processors(mut self) -> Result<()> {
-        self.scene.boot_from_stick(&self.program)?;
-        let scene = &self.scene;
-        let _server = scene.serve_program(&self.program, &[])?;
-        let mut machine = scene.start()?;
+        self.fixture.boot_from_stick(&self.program)?;
+        let fixture = &self.fixture;
+        let _server = fixture.serve_program(&self.program, &[])?;
+        let mut machine = fixture.start()?;
         expect(&mut machine, self.home)?;
         let image = image(&mut machine)?;
         expect(
@@ -131,7 +131,7 @@ impl Victim<'_> {
         // Told when all is there, long after the processors were ended.
         expect(&mut machine, r"wireboot: \S+/linux: \d+ bytes in")?;
         self.is_out_of_the_image(&self.stub, 2, image)?;
-        scene.arrives(&mut machine)
+        fixture.arrives(&mut machine)
     }
 }
 
@@ -158,21 +158,25 @@ pub(crate) fn in_an_allocation(lab: &Lab) -> Result<()> {
 
 /// The kernel asks for its initrds. It is ended, as if it had come back by itself.
 pub(crate) fn in_the_initrds_callback(lab: &Lab) -> Result<()> {
-    let Victim { scene, program, .. } = one_engine(lab, "initrd")?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let Victim {
+        fixture, program, ..
+    } = one_engine(lab, "initrd")?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: starting linux")?;
-    scene.fails(&mut machine, &["internal error", r"/linux returned"])?;
-    configure(&scene, "")?;
-    scene.goes_on(&mut machine)?;
-    scene.arrives(&mut machine)
+    fixture.fails(&mut machine, &["internal error", r"/linux returned"])?;
+    configure(&fixture, "")?;
+    fixture.goes_on(&mut machine)?;
+    fixture.arrives(&mut machine)
 }
 
 /// There is no way back from here, neither to the firmware nor to the kernel. QEMU ends instead of beginning anew.
 pub(crate) fn at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
-    let Victim { scene, program, .. } = one_engine(lab, "exit")?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let Victim {
+        fixture, program, ..
+    } = one_engine(lab, "exit")?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: starting linux")?;
     expect(&mut machine, "internal error")?;
     expect(&mut machine, "the machine is reset")?;
@@ -200,39 +204,39 @@ fn is_halted(machine: &mut RunningMachine, image: (u64, u64)) -> Result<()> {
 /// An AP that never stops is halted, wherever it is, and Linux starts.
 pub(crate) fn never_stops(lab: &Lab) -> Result<()> {
     let mut victim = one_engine(lab, "stop")?;
-    victim.scene.boot_from_stick(&victim.program)?;
-    let scene = &victim.scene;
-    let _server = scene.serve_program(&victim.program, &[])?;
-    let mut machine = scene.start()?;
+    victim.fixture.boot_from_stick(&victim.program)?;
+    let fixture = &victim.fixture;
+    let _server = fixture.serve_program(&victim.program, &[])?;
+    let mut machine = fixture.start()?;
     let image = image(&mut machine)?;
     is_halted(&mut machine, image)?;
-    scene.runs(&mut machine)
+    fixture.runs(&mut machine)
 }
 
 /// The same when a boot loader ends boot services: Linux finds its memory as it should, and the card off the bus.
 pub(crate) fn never_stops_at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
+    let mut fixture = Fixture::new(lab)?;
     let program = faulty_program()?;
-    scene.boot_from_stick(&program)?;
-    loaders::prepare(&scene, "10.77.0.1", &loaders::menu())?;
-    let configuration = scene.system.directory.join("wireboot.conf");
+    fixture.boot_from_stick(&program)?;
+    loaders::prepare(&fixture, "10.77.0.1", &loaders::menu())?;
+    let configuration = fixture.system.directory.join("wireboot.conf");
     let text = fs::read_to_string(&configuration)?;
     // GRUB itself: shim would take the argument for a program.
     let text = text.replace("bootnetx64.efi", "grubx64.efi");
     fs::write(&configuration, format!("{text}options fault=stop\n"))?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     let image = image(&mut machine)?;
     expect(&mut machine, "Booting `x'")?;
     is_halted(&mut machine, image)?;
-    scene.runs(&mut machine)
+    fixture.runs(&mut machine)
 }
 
 /// doctor.efi has IP and ARP disconnected from the card, and a receiver of its own there. Nobody connects anything behind it: the shell's `ping`
 /// has what the panic handler has connected.
 pub(crate) fn in_the_ladder(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.boot_from_disk("")?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_disk("")?;
     let disk = lab.scratch().join("esp");
     fs::copy(faulty_doctor()?, disk.join("doctor.efi"))?;
     let script = [
@@ -242,9 +246,9 @@ pub(crate) fn in_the_ladder(lab: &Lab) -> Result<()> {
         &format!("ping -n 3 {SERVER}"),
     ];
     fs::write(disk.join("startup.nsh"), script.join("\r\n"))?;
-    let _server = scene.serve(&[])?;
+    let _server = fixture.serve(&[])?;
     let _sender = Sender::start(IpVersion::V4, INTERFACE)?;
-    let mut machine = scene.start()?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: fault planted: ladder")?;
     expect(
         &mut machine,

@@ -11,7 +11,7 @@ use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, server};
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 use crate::{servers, system};
 
 const MTU: u16 = 1280;
@@ -105,9 +105,9 @@ fn first_to_arrive(far: &Far, version: IpVersion, lengths: &[usize]) -> Result<(
 /// A boot: the configuration comes from near by, the system from behind the link by
 /// `http` or `tftp`.
 pub(crate) fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> Result<()> {
-    let scene = Scene::on(lab, NetworkOptions::of(version), 1)?.by_stick()?;
-    let far = Far::new(lab, &scene.network, Path { mtu: MTU, icmp })?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::on(lab, NetworkOptions::of(version), 1)?.by_stick()?;
+    let far = Far::new(lab, &fixture.network, Path { mtu: MTU, icmp })?;
+    let directory = &fixture.system.directory;
     let configuration = match version {
         IpVersion::V4 => "dnsmasq.conf",
         IpVersion::V6 => "dnsmasq-ipv6.conf",
@@ -124,10 +124,10 @@ pub(crate) fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> 
         _ => servers::dnsmasq_tftp(lab, station.command("dnsmasq"), directory)?,
     };
     let url = format!("{scheme}://{}", host(there));
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "title Test system\nlinux {url}/linux\ninitrd {url}/system.cpio\ninitrd {url}/data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    scene.system.check(&format!("{url}/data.cpio"))?;
-    scene.fetches().map(drop)
+    fixture.system.check(&format!("{url}/data.cpio"))?;
+    fixture.fetches().map(drop)
 }

@@ -13,28 +13,28 @@ use wireboot_lab::network::{NetworkOptions, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
-use crate::scene::{Scene, boot_program, expect};
+use crate::fixture::{Fixture, boot_program, expect};
 use crate::system;
 
 pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
-    scene.machine.processors = 1;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
+    fixture.machine.processors = 1;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(
         &mut machine,
         "wireboot: the network runs on the BSP: the machine has one processor",
     )?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 pub(crate) fn bsp_by_option(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.boot_from_disk("processors=0 floor=1 http://10.77.0.1/wireboot.conf")?;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_disk("processors=0 floor=1 http://10.77.0.1/wireboot.conf")?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(
         &mut machine,
         "wireboot: the network runs on the BSP, as the settings say",
@@ -44,68 +44,68 @@ pub(crate) fn bsp_by_option(lab: &Lab) -> Result<()> {
         &mut machine,
         "wireboot: a download ends that brings less than 1024 bytes in 30 s",
     )?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// A card with three queue pairs, and a processor for each.
-pub(crate) fn three_pairs(lab: &Lab, ip: IpVersion, megabytes: usize) -> Result<Scene<'_>> {
+pub(crate) fn three_pairs(lab: &Lab, ip: IpVersion, megabytes: usize) -> Result<Fixture<'_>> {
     let options = NetworkOptions {
         queues: 3,
         ..NetworkOptions::of(ip)
     };
-    let mut scene = Scene::on(lab, options, megabytes)?;
-    scene.machine.processors = 4;
-    scene.machine.memory_mib = 1024;
-    scene.machine.trace = vec!["virtqueue_fill".into()];
-    Ok(scene)
+    let mut fixture = Fixture::on(lab, options, megabytes)?;
+    fixture.machine.processors = 4;
+    fixture.machine.memory_mib = 1024;
+    fixture.machine.trace = vec!["virtqueue_fill".into()];
+    Ok(fixture)
 }
 
 /// An engine on each of them.
-fn three_engines(lab: &Lab, megabytes: usize) -> Result<Scene<'_>> {
-    let mut scene = three_pairs(lab, IpVersion::V4, megabytes)?;
-    scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
-    Ok(scene)
+fn three_engines(lab: &Lab, megabytes: usize) -> Result<Fixture<'_>> {
+    let mut fixture = three_pairs(lab, IpVersion::V4, megabytes)?;
+    fixture.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
+    Ok(fixture)
 }
 
 pub(crate) const THREE_ENGINES: &str =
     "wireboot: the network runs on processor 1; parts of large files on 2, 3";
 
 pub(crate) fn several_engines(lab: &Lab) -> Result<()> {
-    let scene = three_engines(lab, 20)?;
-    let mut server = scene.serve(&[])?;
-    let mut machine = receives_in_parts(&scene, &mut server)?;
-    scene.runs(&mut machine)
+    let fixture = three_engines(lab, 20)?;
+    let mut server = fixture.serve(&[])?;
+    let mut machine = receives_in_parts(&fixture, &mut server)?;
+    fixture.runs(&mut machine)
 }
 
 /// The network has no IPv4, and the server is the only router.
 pub(crate) fn several_engines_over_ipv6(lab: &Lab) -> Result<()> {
-    let scene = three_engines_over_ipv6(lab)?;
-    let mut server = scene.serve(&["--ra"])?;
-    receives_in_parts(&scene, &mut server).map(drop)
+    let fixture = three_engines_over_ipv6(lab)?;
+    let mut server = fixture.serve(&["--ra"])?;
+    receives_in_parts(&fixture, &mut server).map(drop)
 }
 
 pub(crate) fn several_engines_by_hash_over_ipv6(lab: &Lab) -> Result<()> {
     steer_by_hash(three_engines_over_ipv6(lab)?, &["--ra"])
 }
 
-fn three_engines_over_ipv6(lab: &Lab) -> Result<Scene<'_>> {
-    let mut scene = three_pairs(lab, IpVersion::V6, 20)?;
-    scene.boot_from_disk(&format!("processors=3 http://[{SERVER6}]/wireboot.conf"))?;
-    Ok(scene)
+fn three_engines_over_ipv6(lab: &Lab) -> Result<Fixture<'_>> {
+    let mut fixture = three_pairs(lab, IpVersion::V6, 20)?;
+    fixture.boot_from_disk(&format!("processors=3 http://[{SERVER6}]/wireboot.conf"))?;
+    Ok(fixture)
 }
 
 /// Over the network comes a wireboot.efi with settings in it and no entries; what to boot the server says, with a setting that comes too
 /// late.
 pub(crate) fn several_engines_by_configuration(lab: &Lab) -> Result<()> {
-    let scene = three_pairs(lab, IpVersion::V4, 20)?;
-    let program = scene.system.directory.join("wireboot.efi");
+    let fixture = three_pairs(lab, IpVersion::V4, 20)?;
+    let program = fixture.system.directory.join("wireboot.efi");
     embed::configuration(&boot_program()?, "processors 3\nfloor 1\n", &program)?;
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "processors 1\ntitle Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    let mut server = scene.serve_program(&program, &[])?;
-    let machine = receives_in_parts(&scene, &mut server)?;
+    let mut server = fixture.serve_program(&program, &[])?;
+    let machine = receives_in_parts(&fixture, &mut server)?;
     let transcript = machine.console.transcript();
     for text in [
         "wireboot: the embedded configuration: processors 3",
@@ -122,13 +122,13 @@ pub(crate) fn several_engines_by_hash(lab: &Lab) -> Result<()> {
 }
 
 /// The card steers by a hash of addresses and ports, instead of following what it was last sent.
-fn steer_by_hash(mut scene: Scene<'_>, serve: &[&str]) -> Result<()> {
-    if let Some(card) = &mut scene.machine.network {
+fn steer_by_hash(mut fixture: Fixture<'_>, serve: &[&str]) -> Result<()> {
+    if let Some(card) = &mut fixture.machine.network {
         card.properties.push("rss=on".into());
     }
-    scene.machine.trace.push("virtio_net_rss_*".into());
-    let mut server = scene.serve(serve)?;
-    let machine = receives_in_parts(&scene, &mut server)?;
+    fixture.machine.trace.push("virtio_net_rss_*".into());
+    let mut server = fixture.serve(serve)?;
+    let machine = receives_in_parts(&fixture, &mut server)?;
     let events: Vec<_> = machine
         .trace()
         .into_iter()
@@ -144,18 +144,18 @@ fn steer_by_hash(mut scene: Scene<'_>, serve: &[&str]) -> Result<()> {
 }
 
 pub(crate) fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.machine.processors = 4;
-    scene.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.machine.processors = 4;
+    fixture.boot_from_disk("processors=3 http://10.77.0.1/wireboot.conf")?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: the network runs on processor 1")?;
     expect(
         &mut machine,
         "wireboot: 1 of 3 engines: the machine has no more processors, or the card no more queue pairs",
     )?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// Bytes that a queue must have brought: less than the first part of the data of any engine, and more than the disk's queue has, which is
@@ -163,11 +163,11 @@ pub(crate) fn more_engines_than_queue_pairs(lab: &Lab) -> Result<()> {
 pub(crate) const SHARE: u64 = 3_000_000;
 
 /// Each of three engines receives a part of the data, by its own queue; Linux starts.
-fn receives_in_parts(scene: &Scene<'_>, server: &mut Server) -> Result<RunningMachine> {
-    scene.system.check("data.cpio")?;
-    let mut machine = scene.start()?;
+fn receives_in_parts(fixture: &Fixture<'_>, server: &mut Server) -> Result<RunningMachine> {
+    fixture.system.check("data.cpio")?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, THREE_ENGINES)?;
-    scene.fetched_right(&mut machine)?;
+    fixture.fetched_right(&mut machine)?;
     let parts = server
         .events()?
         .iter()
@@ -197,17 +197,17 @@ fn bytes_by_queue(machine: &RunningMachine) -> BTreeMap<String, u64> {
 
 pub(crate) fn a_worker_hangs(lab: &Lab) -> Result<()> {
     // Much, so that the download is under way when the machine is stopped.
-    let mut scene = three_engines(lab, 100)?;
-    let stub = scene.debugged();
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut fixture = three_engines(lab, 100)?;
+    let stub = fixture.debugged();
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, THREE_ENGINES)?;
     Debugger::attach(&stub)?.run(3, CIRCLE)?;
     expect(
         &mut machine,
         r"wireboot: warning: processor 2 is lost \(it stopped answering\); going on with the BSP",
     )?;
-    scene.arrives(&mut machine)
+    fixture.arrives(&mut machine)
 }
 
 /// Machine code: jump to yourself.
@@ -268,14 +268,14 @@ fn processor_is_lost_by(
     code: &[u8],
     reason: &str,
 ) -> Result<()> {
-    let mut scene = Scene::on(lab, slow(), 16)?;
+    let mut fixture = Fixture::on(lab, slow(), 16)?;
     match load_options {
-        Some(load_options) => scene.boot_from_disk(load_options)?,
-        None => scene = scene.by_stick()?,
+        Some(load_options) => fixture.boot_from_disk(load_options)?,
+        None => fixture = fixture.by_stick()?,
     }
-    let stub = scene.debugged();
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let stub = fixture.debugged();
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: the network runs on processor 1")?;
     expect(&mut machine, r"wireboot: .*data\.cpio [1-9][0-9.]*/")?;
     Debugger::attach(&stub)?.run(2, code)?;
@@ -283,5 +283,5 @@ fn processor_is_lost_by(
         &mut machine,
         &format!(r"wireboot: warning: processor 1 is lost \({reason}\); going on with the BSP"),
     )?;
-    scene.arrives(&mut machine)
+    fixture.arrives(&mut machine)
 }

@@ -16,9 +16,9 @@ use wireboot_lab::packages::{self, Package};
 use wireboot_lab::qemu::{Firmware, RunningMachine};
 use wireboot_lab::variables;
 
+use crate::fixture::{Daemon, Fixture, PATIENCE, expect, run};
 use crate::loaders::{menu, prepare, prepare_by, start};
 use crate::processors::{CIRCLE, slow};
-use crate::scene::{Daemon, PATIENCE, Scene, expect, run};
 use crate::{secure_boot, servers, system};
 
 /// Packages that are not installed: some would concern the loader of this computer.
@@ -32,8 +32,8 @@ pub(crate) fn fetch() -> Result<()> {
 }
 
 /// Servers that others wrote.
-fn serve(scene: &Scene<'_>) -> Result<[Daemon; 3]> {
-    let (lab, directory) = (scene.lab, &scene.system.directory);
+fn serve(fixture: &Fixture<'_>) -> Result<[Daemon; 3]> {
+    let (lab, directory) = (fixture.lab, &fixture.system.directory);
     Ok([
         servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
         servers::atftpd(lab, SERVER.into(), directory)?,
@@ -42,14 +42,14 @@ fn serve(scene: &Scene<'_>) -> Result<[Daemon; 3]> {
 }
 
 /// Boots what `wireboot.conf` says, to the system.
-fn boots(scene: &Scene<'_>) -> Result<()> {
-    let _servers = serve(scene)?;
-    scene.runs(&mut start(scene)?)
+fn boots(fixture: &Fixture<'_>) -> Result<()> {
+    let _servers = serve(fixture)?;
+    fixture.runs(&mut start(fixture)?)
 }
 
 /// The RAM disks of the test system in one file.
-fn one_ram_disk(scene: &Scene<'_>) -> Result<()> {
-    let directory = &scene.system.directory;
+fn one_ram_disk(fixture: &Fixture<'_>) -> Result<()> {
+    let directory = &fixture.system.directory;
     let parts = ["system.cpio", "data.cpio"].map(|file| fs::read(directory.join(file)));
     let [system, data] = parts;
     fs::write(directory.join("all.cpio"), [system?, data?].concat())?;
@@ -57,8 +57,8 @@ fn one_ram_disk(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// A machine that trusts Microsoft, as machines do, and ovmf's test key; wireboot.efi is signed with that.
-fn secure(lab: &Lab) -> Result<Scene<'_>> {
-    let mut scene = Scene::new(lab)?;
+fn secure(lab: &Lab) -> Result<Fixture<'_>> {
+    let mut fixture = Fixture::new(lab)?;
     let template = |name: &str| {
         let file = format!("/usr/share/OVMF/OVMF_VARS_4M.{name}.fd");
         fs::read(&file).context(file)
@@ -67,57 +67,57 @@ fn secure(lab: &Lab) -> Result<Scene<'_>> {
     variables::trust_too(&mut trusting, &mut template("snakeoil")?)?;
     let file = lab.scratch().join("trusting.fd");
     fs::write(&file, trusting)?;
-    scene.machine.firmware = Firmware::Ovmf {
+    fixture.machine.firmware = Firmware::Ovmf {
         code: "/usr/share/OVMF/OVMF_CODE_4M.ms.fd".into(),
         variables: file,
     };
-    secure_boot::sign(lab, &scene.system.directory.join("wireboot.efi"))?;
-    Ok(scene)
+    secure_boot::sign(lab, &fixture.system.directory.join("wireboot.efi"))?;
+    Ok(fixture)
 }
 
 /// From a stick. With an engine on an AP, a few of these boots stood still in GRUB on a very busy host, after that AP had been given up as lost; why is not
 /// known. OVMF with SMM, which Secure Boot needs, has all processors stop together.
-fn with_one_processor(mut scene: Scene<'_>) -> Result<Scene<'_>> {
-    scene.machine.processors = 1;
-    scene.by_stick()
+fn with_one_processor(mut fixture: Fixture<'_>) -> Result<Fixture<'_>> {
+    fixture.machine.processors = 1;
+    fixture.by_stick()
 }
 
 /// Microsoft's signature of shim, Debian's of GRUB and of the kernel.
 pub(crate) fn shim_under_secure_boot(lab: &Lab) -> Result<()> {
-    let scene = with_one_processor(secure(lab)?)?;
-    prepare(&scene, "10.77.0.1", &menu())?;
-    let _servers = serve(&scene)?;
-    scene.runs(&mut start(&scene)?)
+    let fixture = with_one_processor(secure(lab)?)?;
+    prepare(&fixture, "10.77.0.1", &menu())?;
+    let _servers = serve(&fixture)?;
+    fixture.runs(&mut start(&fixture)?)
 }
 
 /// The same by HTTP.
 pub(crate) fn shim_under_secure_boot_by_http(lab: &Lab) -> Result<()> {
-    let scene = with_one_processor(secure(lab)?)?;
-    prepare_by(&scene, "http", "10.77.0.1", &menu())?;
-    let _servers = serve(&scene)?;
-    scene.runs(&mut start(&scene)?)
+    let fixture = with_one_processor(secure(lab)?)?;
+    prepare_by(&fixture, "http", "10.77.0.1", &menu())?;
+    let _servers = serve(&fixture)?;
+    fixture.runs(&mut start(&fixture)?)
 }
 
 pub(crate) fn changed_shim_is_refused(lab: &Lab) -> Result<()> {
-    let scene = secure(lab)?;
-    prepare(&scene, "10.77.0.1", &menu())?;
-    let file = scene.system.directory.join(FOLDER).join("bootnetx64.efi");
+    let fixture = secure(lab)?;
+    prepare(&fixture, "10.77.0.1", &menu())?;
+    let file = fixture.system.directory.join(FOLDER).join("bootnetx64.efi");
     let mut shim = fs::read(&file)?;
     // In the middle of its code.
     let byte = shim.get_mut(0x10000).context("so short a shim")?;
     *byte ^= 1;
     fs::write(&file, shim)?;
-    let _servers = serve(&scene)?;
-    let mut machine = scene.start()?;
+    let _servers = serve(&fixture)?;
+    let mut machine = fixture.start()?;
     let refused = r"wireboot: .*/bootnetx64\.efi: is refused by Secure Boot";
-    scene.fails(&mut machine, &[refused])?;
-    scene.goes_on(&mut machine)
+    fixture.fails(&mut machine, &[refused])?;
+    fixture.goes_on(&mut machine)
 }
 
 /// What GRUB brings where it is to do so by its own TFTP, which takes a whole minute for a Linux: a small kernel, and data. It says so, and starts
 /// nothing.
-pub(crate) fn small_menu(scene: &Scene<'_>) -> Result<String> {
-    fs::copy(memtest()?, scene.system.directory.join("memtest.efi"))?;
+pub(crate) fn small_menu(fixture: &Fixture<'_>) -> Result<String> {
+    fs::copy(memtest()?, fixture.system.directory.join("memtest.efi"))?;
     Ok("set timeout=0\nmenuentry x {\nif linux /memtest.efi; then if initrd /data.cpio; then echo all has come; fi; fi\nsleep 1000\n}\n".to_owned())
 }
 
@@ -136,35 +136,35 @@ pub(crate) fn grub_in_a_vlan(lab: &Lab) -> Result<()> {
         vlan: Some(5),
         ..NetworkOptions::default()
     };
-    let mut scene = Scene::on(lab, options, 1)?;
-    prepare(&scene, "10.77.0.1", &small_menu(&scene)?)?;
+    let mut fixture = Fixture::on(lab, options, 1)?;
+    prepare(&fixture, "10.77.0.1", &small_menu(&fixture)?)?;
     // Without the near end: GRUB's own frames.
-    scene.boot_from_disk("vlan=5 near-end=0 http://10.77.0.1/wireboot.conf")?;
-    let _servers = serve(&scene)?;
-    has_come(&mut start(&scene)?)
+    fixture.boot_from_disk("vlan=5 near-end=0 http://10.77.0.1/wireboot.conf")?;
+    let _servers = serve(&fixture)?;
+    has_come(&mut start(&fixture)?)
 }
 
 /// GRUB with its modules in a tree; what it begins with has the module `protocol`.
-fn grub_with_modules(scene: &Scene<'_>, protocol: &str) -> Result<()> {
-    let directory = &scene.system.directory;
-    run(scene
+fn grub_with_modules(fixture: &Fixture<'_>, protocol: &str) -> Result<()> {
+    let directory = &fixture.system.directory;
+    run(fixture
         .lab
         .command("grub-mknetdir")
         .arg(format!("--net-directory={}", directory.display()))
         .arg(format!("--modules={protocol}"))
         .args(["--subdir=boot/grub", "--directory=/usr/lib/grub/x86_64-efi"]))?;
     let core = "boot/grub/x86_64-efi/core.efi";
-    scene
+    fixture
         .system
         .configure(&format!("efi {protocol}://10.77.0.1/{core}\n"))
 }
 
 /// There is no TFTP. Each module of the tree comes by a connection of its own.
 pub(crate) fn grub_with_modules_by_http(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.machine.pxe_only(None);
-    grub_with_modules(&scene, "http")?;
-    let directory = &scene.system.directory;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.machine.pxe_only(None);
+    grub_with_modules(&fixture, "http")?;
+    let directory = &fixture.system.directory;
     fs::write(
         directory.join("boot/grub/grub.cfg"),
         format!(
@@ -183,7 +183,7 @@ pub(crate) fn grub_with_modules_by_http(lab: &Lab) -> Result<()> {
         servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
-    scene.runs(&mut start(&scene)?)?;
+    fixture.runs(&mut start(&fixture)?)?;
     let transfers = capture.finish()?;
     let files: Vec<_> = transfers.iter().map(|one| one.file.as_str()).collect();
     for file in ["linux.mod", "normal.mod"] {
@@ -195,31 +195,31 @@ pub(crate) fn grub_with_modules_by_http(lab: &Lab) -> Result<()> {
 
 /// GRUB with its modules in a tree, and Xen, which ends boot services itself.
 pub(crate) fn xen_by_grub_with_modules(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
     // Linux under Xen faults early on the newest processor that QEMU has.
-    scene.machine.processor = "qemu64".to_owned();
-    let directory = &scene.system.directory;
-    grub_with_modules(&scene, "tftp")?;
+    fixture.machine.processor = "qemu64".to_owned();
+    let directory = &fixture.system.directory;
+    grub_with_modules(&fixture, "tftp")?;
     let xen = Package::fetched(XEN)?.file(&["boot/xen-4.17-amd64.gz"])?;
     fs::copy(xen, directory.join("xen.gz"))?;
     let kernel = "/usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64/linux";
     fs::copy(kernel, directory.join("linux")).context(kernel)?;
-    one_ram_disk(&scene)?;
+    one_ram_disk(&fixture)?;
     fs::write(
         directory.join("boot/grub/grub.cfg"),
         "insmod gzio\nmultiboot2 /xen.gz com1=115200,8n1 console=com1 noreboot\n\
          module2 /linux console=hvc0 loglevel=4 cryptomgr.notests init_on_alloc=0\nmodule2 /all.cpio\nboot\n",
     )?;
-    let _servers = serve(&scene)?;
-    let mut machine = start(&scene)?;
+    let _servers = serve(&fixture)?;
+    let mut machine = start(&fixture)?;
     expect(&mut machine, "Bootloader: GRUB")?;
-    scene.runs(&mut machine)
+    fixture.runs(&mut machine)
 }
 
 /// GRUB in one file, which has the kernel come by an HTTP of its own.
 pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    let directory = &fixture.system.directory;
     let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
     fs::copy(program, directory.join("grub.efi")).context(program)?;
     // The one module that it lacks.
@@ -232,8 +232,10 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
         system::OPTIONS
     );
     fs::write(directory.join("grub/grub.cfg"), commands)?;
-    scene.system.configure("efi tftp://10.77.0.1/grub.efi\n")?;
-    let _servers = serve(&scene)?;
+    fixture
+        .system
+        .configure("efi tftp://10.77.0.1/grub.efi\n")?;
+    let _servers = serve(&fixture)?;
     let capture = Capture::start(
         lab,
         INTERFACE,
@@ -241,7 +243,7 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
         HEADERS,
         &lab.scratch().join("grub.pcap"),
     )?;
-    scene.runs(&mut start(&scene)?)?;
+    fixture.runs(&mut start(&fixture)?)?;
     let transfers = capture.finish()?;
     for file in ["/linux", "/system.cpio", "/data.cpio"] {
         let asked = transfers.iter().any(|transfer| transfer.file == file);
@@ -252,8 +254,8 @@ pub(crate) fn grub_in_one_file_by_http(lab: &Lab) -> Result<()> {
 
 /// GRUB in one file, which came by HTTP, does not go by what it is told: it asks DHCP itself, and goes on by TFTP.
 pub(crate) fn grub_that_asks_dhcp(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    let directory = &fixture.system.directory;
     let program = "/usr/lib/grub/x86_64-efi/monolithic/grubnetx64.efi";
     fs::copy(program, directory.join("grub.efi")).context(program)?;
     fs::write(
@@ -263,9 +265,9 @@ pub(crate) fn grub_that_asks_dhcp(lab: &Lab) -> Result<()> {
             system::OPTIONS
         ),
     )?;
-    scene.system.configure("efi grub.efi\n")?;
-    let _servers = serve(&scene)?;
-    let mut machine = start(&scene)?;
+    fixture.system.configure("efi grub.efi\n")?;
+    let _servers = serve(&fixture)?;
+    let mut machine = start(&fixture)?;
     for (line, answer) in [
         ("net_bootp", ""),
         ("net_ls_addr", r"efinet0:dhcp \S+ 10\.77\.0\.1\d\d"),
@@ -276,16 +278,16 @@ pub(crate) fn grub_that_asks_dhcp(lab: &Lab) -> Result<()> {
         machine.console.send(&format!("{line}\r"))?;
         expect(&mut machine, answer)?;
     }
-    scene.runs(&mut machine)
+    fixture.runs(&mut machine)
 }
 
 /// systemd's stub with kernel, command line and RAM disks.
-fn unified_kernel_image(scene: &Scene<'_>) -> Result<()> {
-    let directory = &scene.system.directory;
-    one_ram_disk(scene)?;
+fn unified_kernel_image(fixture: &Fixture<'_>) -> Result<()> {
+    let directory = &fixture.system.directory;
+    one_ram_disk(fixture)?;
     fs::write(directory.join("options"), system::OPTIONS)?;
     let stub = Package::fetched(STUB)?.file(&["usr/lib/systemd/boot/efi/linuxx64.efi.stub"])?;
-    let mut command = scene.lab.command("objcopy");
+    let mut command = fixture.lab.command("objcopy");
     for (section, file, address) in [
         (".cmdline", "options", "0x30000"),
         (".linux", "linux", "0x2000000"),
@@ -301,47 +303,47 @@ fn unified_kernel_image(scene: &Scene<'_>) -> Result<()> {
 }
 
 pub(crate) fn unified_kernel_image_by_tftp(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    unified_kernel_image(&scene)?;
-    scene
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    unified_kernel_image(&fixture)?;
+    fixture
         .system
         .configure("efi tftp://10.77.0.1/system.efi\n")?;
-    boots(&scene)
+    boots(&fixture)
 }
 
 pub(crate) fn unified_kernel_image_by_http(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?.by_stick()?;
-    unified_kernel_image(&scene)?;
-    scene.system.configure("efi system.efi\n")?;
-    boots(&scene)
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    unified_kernel_image(&fixture)?;
+    fixture.system.configure("efi system.efi\n")?;
+    boots(&fixture)
 }
 
 /// It takes all memory from the firmware, writes to each byte, and would find what a card still writes.
 pub(crate) fn memory_test(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
-    scene.machine.memory_mib = 192;
-    fs::copy(memtest()?, scene.system.directory.join("memtest.efi"))?;
-    scene
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
+    fixture.machine.memory_mib = 192;
+    fs::copy(memtest()?, fixture.system.directory.join("memtest.efi"))?;
+    fixture
         .system
         .configure("efi memtest.efi\noptions console=ttyS0,115200\n")?;
-    let _servers = serve(&scene)?;
-    let mut machine = start(&scene)?;
+    let _servers = serve(&fixture)?;
+    let mut machine = start(&fixture)?;
     expect(&mut machine, r"Memtest86\+ v6")?;
     // Behind the first tests of addresses, which have written all of it.
     expect(&mut machine, r"#[2-9]\s+\[")?;
     expect(&mut machine, r"Pass:\s+0\s+Errors: 0 ").map(drop)
 }
 
-/// A scene with shim and GRUB, and a bad cable, whose wireboot.efi comes from a disk: the firmware's TFTP would take minutes.
-fn on_a_cable(lab: &Lab, impairment: Impairment, megabytes: usize) -> Result<Scene<'_>> {
+/// A fixture with shim and GRUB, and a bad cable, whose wireboot.efi comes from a disk: the firmware's TFTP would take minutes.
+fn on_a_cable(lab: &Lab, impairment: Impairment, megabytes: usize) -> Result<Fixture<'_>> {
     let options = NetworkOptions {
         impairment: Some(impairment),
         ..NetworkOptions::default()
     };
-    let mut scene = Scene::on(lab, options, megabytes)?;
-    prepare(&scene, "10.77.0.1", &menu())?;
-    scene.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
-    Ok(scene)
+    let mut fixture = Fixture::on(lab, options, megabytes)?;
+    prepare(&fixture, "10.77.0.1", &menu())?;
+    fixture.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
+    Ok(fixture)
 }
 
 pub(crate) fn lossy_network_under_grub(lab: &Lab) -> Result<()> {
@@ -349,11 +351,11 @@ pub(crate) fn lossy_network_under_grub(lab: &Lab) -> Result<()> {
         loss: 0.01,
         ..Impairment::default()
     };
-    let scene = on_a_cable(lab, impairment, 4)?;
-    let _servers = serve(&scene)?;
-    scene.runs(&mut start(&scene)?)?;
+    let fixture = on_a_cable(lab, impairment, 4)?;
+    let _servers = serve(&fixture)?;
+    fixture.runs(&mut start(&fixture)?)?;
     ensure!(
-        scene.network.lost_frames() > 0,
+        fixture.network.lost_frames() > 0,
         "the cable has lost nothing"
     );
     Ok(())
@@ -362,17 +364,17 @@ pub(crate) fn lossy_network_under_grub(lab: &Lab) -> Result<()> {
 /// The processor of the network hangs while GRUB reads: GRUB goes on over the BSP.
 pub(crate) fn processor_hangs_under_grub(lab: &Lab) -> Result<()> {
     // 16 MB take 3 s or more.
-    let mut scene = on_a_cable(lab, slow().impairment.context("a fast cable")?, 16)?;
-    let stub = scene.debugged();
-    let _servers = serve(&scene)?;
-    let mut machine = start(&scene)?;
+    let mut fixture = on_a_cable(lab, slow().impairment.context("a fast cable")?, 16)?;
+    let stub = fixture.debugged();
+    let _servers = serve(&fixture)?;
+    let mut machine = start(&fixture)?;
     expect(&mut machine, "Booting `x'")?;
     Debugger::attach(&stub)?.run(2, CIRCLE)?;
     expect(
         &mut machine,
         r"wireboot: warning: processor 1 is lost \(it stopped answering\); going on with the BSP",
     )?;
-    scene.runs(&mut machine)
+    fixture.runs(&mut machine)
 }
 
 /// The server forgets the transfer of a file in its midst.
@@ -382,13 +384,13 @@ pub(crate) fn server_restarts_under_grub(lab: &Lab) -> Result<()> {
         rate: Some(50_000_000),
         ..Impairment::default()
     };
-    let scene = on_a_cable(lab, impairment, 20)?;
-    let [_dhcp, tftp, _http] = serve(&scene)?;
-    let mut machine = start(&scene)?;
+    let fixture = on_a_cable(lab, impairment, 20)?;
+    let [_dhcp, tftp, _http] = serve(&fixture)?;
+    let mut machine = start(&fixture)?;
     wait_for_request(lab, "data.cpio")?;
     drop(tftp);
-    let _tftp = servers::atftpd(lab, SERVER.into(), &scene.system.directory)?;
-    scene.runs(&mut machine)?;
+    let _tftp = servers::atftpd(lab, SERVER.into(), &fixture.system.directory)?;
+    fixture.runs(&mut machine)?;
     // Its log is a new one.
     wait_for_request(lab, "data.cpio")
 }

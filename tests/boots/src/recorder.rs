@@ -15,7 +15,7 @@ use wireboot_lab::network::SERVER;
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_report::{PhaseKind, Report};
 
-use crate::scene::{MACHINE, Scene, boot_program, doctor_program, expect, recorder_program};
+use crate::fixture::{Fixture, MACHINE, boot_program, doctor_program, expect, recorder_program};
 use crate::system;
 
 /// How much of the time that is seen from outside the firmware's table must have: the table begins later, by QEMU's own start, and a busy host
@@ -26,42 +26,42 @@ const EARLY_S: f64 = 2.0;
 
 /// The disk's option is tried in vain, then the network's boots.
 pub(crate) fn keeps_the_attempts(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.machine.from_power_on = true;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.machine.from_power_on = true;
     let doctor = lab.scratch().join("doctor.efi");
     embed::configuration(&doctor_program()?, "record on\n", &doctor)?;
-    let disk = scene.boot_from_stick_at(&doctor)?;
+    let disk = fixture.boot_from_stick_at(&doctor)?;
     fs::copy(recorder_program()?, disk.join("recorder.efi"))?;
-    let mut machine = scene.start()?;
+    let mut machine = fixture.start()?;
     expect(
         &mut machine,
         r"record is on: Driver0000 has the firmware load recorder\.efi",
     )?;
     drop(machine);
 
-    scene.machine.keep_variables(lab, MACHINE)?;
+    fixture.machine.keep_variables(lab, MACHINE)?;
     // It gets an address, finds no file and gives the card back.
     let dead = lab.scratch().join("dead.efi");
     let missing = format!("title Nothing\nefi http://{SERVER}/missing.efi\n");
     embed::configuration(&boot_program()?, &missing, &dead)?;
     fs::copy(&dead, disk.join("BOOTX64.EFI"))?;
-    scene.machine.pxe_only(Some(IpVersion::V4));
-    if let Some(card) = &mut scene.machine.network {
+    fixture.machine.pxe_only(Some(IpVersion::V4));
+    if let Some(card) = &mut fixture.machine.network {
         card.boot_index = Some(2);
     }
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "report http://{SERVER}:8080/boots\ntitle Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} times checkpoints\n",
         system::OPTIONS
     ))?;
     let reports = TcpListener::bind((SERVER, 8080)).context("listening")?;
     let posted = thread::spawn(move || posted(&reports));
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(
         &mut machine,
         r"wireboot: http://10\.77\.0\.1:8080/boots: has the report",
     )?;
-    scene.runs(&mut machine)?;
+    fixture.runs(&mut machine)?;
     checkpoints(&machine)?;
 
     let (request, body) = posted

@@ -7,20 +7,20 @@ use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::Firmware;
 
-use crate::scene::{Scene, boot_program, expect, run};
+use crate::fixture::{Fixture, boot_program, expect, run};
 use crate::system;
 
 const CERTIFICATE: &str = "/usr/share/ovmf/PkKek-1-snakeoil.pem";
 const KEY: &str = "/usr/share/ovmf/PkKek-1-snakeoil.key";
 
-/// A scene whose machine starts only what is signed with ovmf's test key.
-pub(crate) fn scene(lab: &Lab) -> Result<Scene<'_>> {
-    let mut scene = Scene::new(lab)?;
-    scene.machine.firmware = Firmware::Ovmf {
+/// A fixture whose machine starts only what is signed with ovmf's test key.
+pub(crate) fn fixture(lab: &Lab) -> Result<Fixture<'_>> {
+    let mut fixture = Fixture::new(lab)?;
+    fixture.machine.firmware = Firmware::Ovmf {
         code: "/usr/share/OVMF/OVMF_CODE_4M.fd".into(),
         variables: "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd".into(),
     };
-    Ok(scene)
+    Ok(fixture)
 }
 
 /// Signs a program; the signed one replaces it.
@@ -42,8 +42,8 @@ pub(crate) fn sign(lab: &Lab, program: &Path) -> Result<()> {
 
 /// Adds a configuration to a copy of wireboot.efi, and then signs it.
 pub(crate) fn signed_boots(lab: &Lab) -> Result<()> {
-    let scene = scene(lab)?;
-    let directory = &scene.system.directory;
+    let fixture = fixture(lab)?;
+    let directory = &fixture.system.directory;
     sign(lab, &directory.join("linux"))?;
 
     let program = lab.scratch().join("site.efi");
@@ -58,8 +58,8 @@ pub(crate) fn signed_boots(lab: &Lab) -> Result<()> {
     )?;
     sign(lab, &program)?;
 
-    let _server = scene.serve_program(&program, &[])?;
-    let machine = scene.boots()?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let machine = fixture.boots()?;
     ensure!(
         machine
             .console
@@ -72,27 +72,27 @@ pub(crate) fn signed_boots(lab: &Lab) -> Result<()> {
 
 /// Debian's kernel is signed for Debian's shim.
 pub(crate) fn distributions_kernel_is_refused(lab: &Lab) -> Result<()> {
-    let scene = scene(lab)?;
-    let program = scene.system.directory.join("wireboot.efi");
+    let fixture = fixture(lab)?;
+    let program = fixture.system.directory.join("wireboot.efi");
     sign(lab, &program)?;
-    let _server = scene.serve_program(&program, &[])?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: ready")?;
-    scene.fails(
+    fixture.fails(
         &mut machine,
         &[r"wireboot: .*http://10\.77\.0\.1/linux: is refused by Secure Boot"],
     )?;
-    scene.goes_on(&mut machine)
+    fixture.goes_on(&mut machine)
 }
 
 /// By the firmware, before a word of ours.
 pub(crate) fn unsigned_wireboot_is_refused(lab: &Lab) -> Result<()> {
-    let scene = scene(lab)?;
-    let _server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let fixture = fixture(lab)?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "(?i)start PXE over IPv4")?;
     expect(&mut machine, "Access Denied|Security Violation")?;
-    scene.goes_on(&mut machine)?;
+    fixture.goes_on(&mut machine)?;
     ensure!(
         !machine.console.transcript().contains("wireboot: "),
         "it ran all the same"

@@ -11,7 +11,7 @@ use wireboot_lab::atftpd;
 use wireboot_lab::ip::host;
 use wireboot_lab::netns::Lab;
 
-use crate::scene::Daemon;
+use crate::fixture::Daemon;
 
 /// A file of docs/deploy.
 pub(crate) fn configuration(name: &str) -> Result<PathBuf> {

@@ -1,18 +1,18 @@
 //! The soak in short: each kind of fault once, on the BSP (bootstrap processor), on an AP or on several, with the same seed each time. `make soak` goes on from here.
 
 use anyhow::{Result, anyhow};
-use wireboot_experiments::soak::{DATA, Engines, Fault, Plan, System, Testbed};
+use wireboot_experiments::soak::{DATA, Engines, Fault, Plan, SoakTestbed, System};
 use wireboot_lab::accel;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::nic::CardChoice;
 
-use crate::scene::{PATIENCE, boot_program, wireboot};
+use crate::fixture::{PATIENCE, boot_program, wireboot};
 
 /// Of all that is chosen at random.
 const SEED: u64 = 1;
 
 fn soak(lab: &Lab, faults: &[(Fault, Engines)]) -> Result<()> {
-    let testbed = Testbed {
+    let testbed = SoakTestbed {
         lab,
         system: System::new(&lab.scratch().join("soak"), &boot_program()?, DATA)?,
         server: wireboot()?,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use wireboot_lab::network::{INTERFACE, Station};
 
-use crate::scene::PATIENCE;
+use crate::fixture::PATIENCE;
 
 /// `All_DHCP_Relay_Agents_and_Servers`, and the ports of both sides (RFC 8415 section 7).
 const SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);

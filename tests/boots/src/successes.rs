@@ -9,18 +9,18 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER};
 use wireboot_lab::server::{Server, ServerEvent};
 
-use crate::scene::{PATIENCE, Scene, boot_program, expect, wireboot};
+use crate::fixture::{Fixture, PATIENCE, boot_program, expect, wireboot};
 use crate::{servers, system};
 
 pub(crate) fn from_our_server(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    scene.system.configure(&format!(
+    let fixture = Fixture::new(lab)?;
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd data.cpio\noptions {} times\n",
         system::OPTIONS
     ))?;
-    let mut server = scene.serve(&[])?;
+    let mut server = fixture.serve(&[])?;
     let powered_on = Instant::now();
-    let machine = scene.boots()?;
+    let machine = fixture.boots()?;
     let longest = powered_on.elapsed().as_micros();
     let transcript = machine.console.transcript();
     ensure!(
@@ -36,7 +36,7 @@ pub(crate) fn from_our_server(lab: &Lab) -> Result<()> {
     );
     let events = server.events()?;
     for file in ["linux", "system.cpio", "data.cpio"] {
-        let size = std::fs::metadata(scene.system.directory.join(file))?.len();
+        let size = std::fs::metadata(fixture.system.directory.join(file))?.len();
         let sent = bytes_sent(&events, file);
         ensure!(
             sent >= size,
@@ -55,19 +55,19 @@ fn told(transcript: &str, name: &str) -> Result<u64> {
 }
 
 pub(crate) fn from_dnsmasq_atftpd_nginx(lab: &Lab) -> Result<()> {
-    let scene = Scene::new(lab)?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::new(lab)?;
+    let directory = &fixture.system.directory;
     let _servers = [
         servers::dnsmasq(lab, lab.command("dnsmasq"), "dnsmasq.conf")?,
         servers::atftpd(lab, SERVER.into(), directory)?,
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
     // The data by TFTP, the rest by HTTP.
-    scene.system.configure(&format!(
+    fixture.system.configure(&format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
     ))?;
-    scene.boots().map(drop)
+    fixture.boots().map(drop)
 }
 
 fn bridged() -> NetworkOptions {
@@ -82,31 +82,31 @@ const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
 pub(crate) fn from_kea(lab: &Lab) -> Result<()> {
     // With another computer beside it: Kea leaves out an interface without a carrier, and the machine is still off.
-    let scene = Scene::on(lab, bridged(), 1)?;
-    scene.system.check("data.cpio")?;
-    let _other = scene.network.station("other", PROXY)?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::on(lab, bridged(), 1)?;
+    fixture.system.check("data.cpio")?;
+    let _other = fixture.network.station("other", PROXY)?;
+    let directory = &fixture.system.directory;
     let _servers = [
         servers::kea(lab, "kea-dhcp4.json")?,
         servers::atftpd(lab, SERVER.into(), directory)?,
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
-    scene.fetches().map(drop)
+    fixture.fetches().map(drop)
 }
 
 pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
-    let scene = Scene::on(lab, bridged(), 1)?;
-    scene.system.check("data.cpio")?;
-    let station = scene.network.station("proxy", PROXY)?;
+    let fixture = Fixture::on(lab, bridged(), 1)?;
+    fixture.system.check("data.cpio")?;
+    let station = fixture.network.station("proxy", PROXY)?;
     let _kea = servers::kea(lab, "kea-addresses-only.json")?;
     let _server = Server::start(
         lab,
         station.command(wireboot()?),
-        &scene.system.directory,
+        &fixture.system.directory,
         &boot_program()?,
         &["--proxy"],
     )?;
-    let machine = scene.fetches()?;
+    let machine = fixture.fetches()?;
     ensure!(
         machine
             .console
@@ -118,24 +118,24 @@ pub(crate) fn from_kea_with_our_proxy(lab: &Lab) -> Result<()> {
 }
 
 pub(crate) fn from_kea_with_dnsmasq_proxy(lab: &Lab) -> Result<()> {
-    let scene = Scene::on(lab, bridged(), 1)?;
-    scene.system.check("data.cpio")?;
-    let station = scene.network.station("proxy", PROXY)?;
-    let directory = &scene.system.directory;
+    let fixture = Fixture::on(lab, bridged(), 1)?;
+    fixture.system.check("data.cpio")?;
+    let station = fixture.network.station("proxy", PROXY)?;
+    let directory = &fixture.system.directory;
     let _servers = [
         servers::kea(lab, "kea-addresses-only.json")?,
         servers::atftpd(lab, SERVER.into(), directory)?,
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
     ];
     let _proxy = servers::dnsmasq(lab, station.command("dnsmasq"), "dnsmasq-proxy.conf")?;
-    scene.fetches().map(drop)
+    fixture.fetches().map(drop)
 }
 
 pub(crate) fn by_http_boot(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?;
-    scene.machine.pxe_only(None);
-    let mut server = scene.serve(&[])?;
-    let machine = scene.boots()?;
+    let mut fixture = Fixture::new(lab)?;
+    fixture.machine.pxe_only(None);
+    let mut server = fixture.serve(&[])?;
+    let machine = fixture.boots()?;
     ensure!(
         machine.console.transcript().contains("HTTP Boot"),
         "the firmware did not boot by HTTP"
@@ -156,7 +156,7 @@ pub(crate) fn over_a_lossy_network(lab: &Lab) -> Result<()> {
         rate: None,
         seed: 1,
     };
-    let scene = Scene::on(
+    let fixture = Fixture::on(
         lab,
         NetworkOptions {
             impairment: Some(impairment),
@@ -164,11 +164,11 @@ pub(crate) fn over_a_lossy_network(lab: &Lab) -> Result<()> {
         },
         4,
     )?;
-    let _server = scene.serve(&[])?;
-    scene.boots()?;
+    let _server = fixture.serve(&[])?;
+    fixture.boots()?;
     // More than a thousand frames go each way, so that this cannot be chance.
     ensure!(
-        scene.network.lost_frames() > 0,
+        fixture.network.lost_frames() > 0,
         "the cable has lost nothing"
     );
     Ok(())
@@ -182,7 +182,7 @@ pub(crate) fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
         rate: Some(50_000_000),
         seed: 1,
     };
-    let scene = Scene::on(
+    let fixture = Fixture::on(
         lab,
         NetworkOptions {
             impairment: Some(impairment),
@@ -191,11 +191,11 @@ pub(crate) fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
         20,
     )?
     .by_stick()?;
-    let mut server = scene.serve(&[])?;
-    let mut machine = scene.start()?;
+    let mut server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: ready")?;
     expect(&mut machine, r"data\.cpio ([2-9]|1\d)\.\d/")?;
-    let size = std::fs::metadata(scene.system.directory.join("data.cpio"))?.len();
+    let size = std::fs::metadata(fixture.system.directory.join("data.cpio"))?.len();
     let before = bytes_sent(&server.events()?, "data.cpio");
     ensure!(
         before < size,
@@ -213,8 +213,8 @@ pub(crate) fn server_restarts_in_mid_transfer(lab: &Lab) -> Result<()> {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
-    let mut server = scene.serve(&[])?;
-    scene.arrives(&mut machine)?;
+    let mut server = fixture.serve(&[])?;
+    fixture.arrives(&mut machine)?;
     // What came before the restart was not sent again.
     let rest = bytes_sent(&server.events()?, "data.cpio");
     ensure!(rest > 0, "the data was not asked for again");
@@ -250,13 +250,13 @@ fn bytes_sent(events: &[ServerEvent], file: &str) -> u64 {
 }
 
 pub(crate) fn without_entropy_device(lab: &Lab) -> Result<()> {
-    let mut scene = Scene::new(lab)?.by_stick()?;
-    scene.machine.entropy = false;
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
+    fixture.machine.entropy = false;
     // Nor the instruction.
-    scene.machine.processor.push_str(",rdrand=off,rdseed=off");
-    scene.system.check("data.cpio")?;
-    let _server = scene.serve(&[])?;
-    let machine = scene.fetches()?;
+    fixture.machine.processor.push_str(",rdrand=off,rdseed=off");
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let machine = fixture.fetches()?;
     ensure!(
         machine
             .console
@@ -269,8 +269,8 @@ pub(crate) fn without_entropy_device(lab: &Lab) -> Result<()> {
 
 /// Files by both protocols, each checked while it comes.
 pub(crate) fn right_checksums(lab: &Lab) -> Result<()> {
-    let scene = Scene::on(lab, NetworkOptions::default(), 32)?.by_stick()?;
-    let system = &scene.system;
+    let fixture = Fixture::on(lab, NetworkOptions::default(), 32)?.by_stick()?;
+    let system = &fixture.system;
     let mut entry = format!(
         "title Test system\nlinux linux\ninitrd system.cpio\ninitrd tftp://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
@@ -283,8 +283,8 @@ pub(crate) fn right_checksums(lab: &Lab) -> Result<()> {
         entry += &format!("sha256 {} {url}\n", system.digest_of(file)?);
     }
     system.configure(&entry)?;
-    let _server = scene.serve(&[])?;
-    let machine = scene.fetches()?;
+    let _server = fixture.serve(&[])?;
+    let machine = fixture.fetches()?;
     let transcript = machine.console.transcript();
     for file in ["linux", "system.cpio", "data.cpio"] {
         let right = format!("/{file}: sha256 is right");

@@ -11,7 +11,7 @@ use wireboot_report::throughput::Direction;
 use wireboot_report::{Report, Throughput};
 
 use crate::doctor;
-use crate::scene::wireboot;
+use crate::fixture::wireboot;
 
 /// The report of one test, and what the server tells of it.
 fn reported(lab: &Lab, words: &str) -> Result<(Report, Value)> {

@@ -9,7 +9,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::scene::{Scene, expect};
+use crate::fixture::{Fixture, expect};
 use crate::servers;
 
 /// A server behind a router that passes on nothing, and says nothing of it.
@@ -40,15 +40,15 @@ pub(crate) fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
         ip: &[V4, V6],
         ..NetworkOptions::default()
     };
-    let mut scene = Scene::on(lab, options, 1)?;
-    scene.boot_from_disk("http://boot.lab/wireboot.conf")?;
+    let mut fixture = Fixture::on(lab, options, 1)?;
+    fixture.boot_from_disk("http://boot.lab/wireboot.conf")?;
     let _servers = [
         servers::radvd_with(lab, EMPTY_PROMISES)?,
         servers::dnsmasq_dns(lab, "boot.lab", &[SERVER.into(), BLACK_HOLE.into()])?,
     ];
-    let _server = scene.serve(&["--no-ipv6", "--dns", "10.77.0.1"])?;
-    scene.system.check("data.cpio")?;
-    let mut machine = scene.start()?;
+    let _server = fixture.serve(&["--no-ipv6", "--dns", "10.77.0.1"])?;
+    fixture.system.check("data.cpio")?;
+    let mut machine = fixture.start()?;
     let waited = seconds_between(
         &mut machine,
         "wireboot: ready",
@@ -67,7 +67,7 @@ pub(crate) fn ipv6_is_a_black_hole(lab: &Lab) -> Result<()> {
         took < CONNECT_TIMEOUT.as_secs_f64(),
         "the configuration took {took} s"
     );
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// DHCP over IPv4 answers first and names a server behind a gateway that is not there. DHCPv6 answers later.
@@ -76,9 +76,9 @@ pub(crate) fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
         bridge: true,
         ..NetworkOptions::of(V6)
     };
-    let mut scene = Scene::on(lab, options, 1)?;
-    scene.boot_from_disk("")?;
-    let station = scene
+    let mut fixture = Fixture::on(lab, options, 1)?;
+    fixture.boot_from_disk("")?;
+    let station = fixture
         .network
         .station("other", Ipv4Addr::new(10, 77, 0, 2))?;
     let _dhcp = servers::dnsmasq_for(
@@ -94,13 +94,13 @@ pub(crate) fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
             "--dhcp-leasefile=/dev/null",
         ],
     )?;
-    scene.system.check("data.cpio")?;
-    let mut machine = scene.start()?;
+    fixture.system.check("data.cpio")?;
+    let mut machine = fixture.start()?;
     expect(&mut machine, r"wireboot: address 10\.77\S+ \(DHCP\)")?;
-    let _server = scene.serve(&["--ra"])?;
+    let _server = fixture.serve(&["--ra"])?;
     let url = format!(r"http://\[{SERVER6}\]/wireboot\.conf");
     expect(&mut machine, &format!("{url}: \\d+ bytes"))?;
-    scene.fetched_right(&mut machine)
+    fixture.fetched_right(&mut machine)
 }
 
 /// How long after the first text on the console the second comes.

@@ -37,12 +37,12 @@ const FIELDS: TcpFields = TcpFields {
     options: false,
 };
 
-struct Scene {
+struct Fixture {
     memory: VecMemory,
     paced: Paced<Script>,
 }
 
-impl Scene {
+impl Fixture {
     fn new(bus: &str, line: Option<Line>) -> Self {
         let pace = Pace {
             bus: Bus::named(bus),
@@ -121,42 +121,42 @@ fn behind(picos: u64) -> u64 {
 
 #[test]
 fn a_frame_is_at_the_wire_when_bus_and_line_have_carried_it() {
-    let mut scene = Scene::new("pci32-33", Some(gigabit()));
-    scene.advance(5000);
-    assert!(scene.send(Header::default(), &frame(1514, 3), 5000));
+    let mut fixture = Fixture::new("pci32-33", Some(gigabit()));
+    fixture.advance(5000);
+    assert!(fixture.send(Header::default(), &frame(1514, 3), 5000));
     let there = behind(5_000_000 + FRAME_ON_BUS + FRAME_ON_LINE);
     assert_eq!(
-        scene.paced.due().out,
+        fixture.paced.due().out,
         Some(Duration::from_nanos(there)),
         "{:?}",
-        scene.paced.due()
+        fixture.paced.due()
     );
-    scene.advance(there - 1);
-    assert_eq!((scene.sent(), scene.paced.wire().flushes), (0, 0));
-    scene.advance(there);
-    assert_eq!((scene.sent(), scene.paced.wire().flushes), (1, 1));
-    assert_eq!(scene.paced.wire().sent[0].1, frame(1514, 3));
-    assert_eq!(scene.paced.due().out, None);
+    fixture.advance(there - 1);
+    assert_eq!((fixture.sent(), fixture.paced.wire().flushes), (0, 0));
+    fixture.advance(there);
+    assert_eq!((fixture.sent(), fixture.paced.wire().flushes), (1, 1));
+    assert_eq!(fixture.paced.wire().sent[0].1, frame(1514, 3));
+    assert_eq!(fixture.paced.due().out, None);
 }
 
 #[test]
 fn frames_wait_for_a_busy_wire_and_units_with_the_guest_behind_them() {
-    let mut scene = Scene::new("pci32-33", Some(gigabit()));
-    scene.paced.wire_mut().is_busy = true;
+    let mut fixture = Fixture::new("pci32-33", Some(gigabit()));
+    fixture.paced.wire_mut().is_busy = true;
     let mut sent = 0;
     let mut now = 0;
-    let takes = |scene: &Scene| Wire::<VecMemory>::takes(&scene.paced);
-    while takes(&scene) && sent < 10_000 {
-        assert!(scene.send(Header::default(), &frame(1514, sent), now));
+    let takes = |fixture: &Fixture| Wire::<VecMemory>::takes(&fixture.paced);
+    while takes(&fixture) && sent < 10_000 {
+        assert!(fixture.send(Header::default(), &frame(1514, sent), now));
         sent += 1;
         now += 2 * behind(FRAME_ON_BUS);
-        scene.advance(now);
+        fixture.advance(now);
     }
-    assert_eq!((scene.sent(), scene.paced.counters().lost()), (0, 0));
-    scene.paced.wire_mut().is_busy = false;
-    scene.advance(now);
-    assert_eq!((scene.sent(), scene.paced.counters().lost()), (sent, 0));
-    assert!(takes(&scene));
+    assert_eq!((fixture.sent(), fixture.paced.counters().lost()), (0, 0));
+    fixture.paced.wire_mut().is_busy = false;
+    fixture.advance(now);
+    assert_eq!((fixture.sent(), fixture.paced.counters().lost()), (sent, 0));
+    assert!(takes(&fixture));
 }
 
 #[test]
@@ -165,30 +165,30 @@ fn a_frame_is_at_the_guest_when_line_and_bus_have_carried_it() {
         delay: Picos::micros(100),
         ..gigabit()
     };
-    let mut scene = Scene::new("pci32-33", Some(line));
-    scene.has([frame(1514, 3)]);
-    assert_eq!(scene.receive(5000), None);
+    let mut fixture = Fixture::new("pci32-33", Some(line));
+    fixture.has([frame(1514, 3)]);
+    assert_eq!(fixture.receive(5000), None);
     let card = 5_000_000 + FRAME_ON_LINE + 100_000_000;
-    let home = scene.paced.due().home;
+    let home = fixture.paced.due().home;
     assert_eq!(home, Some(Duration::from_nanos(behind(card))));
     let there = behind(card + FRAME_ON_BUS);
-    assert_eq!(scene.receive(there - 1), None);
-    let home = scene.paced.due().home;
+    assert_eq!(fixture.receive(there - 1), None);
+    let home = fixture.paced.due().home;
     assert_eq!(home, Some(Duration::from_nanos(there)));
-    let received = scene.receive(there);
+    let received = fixture.receive(there);
     assert_eq!(received, Some((Header::default(), frame(1514, 3))));
-    assert_eq!(scene.paced.due().home, None);
+    assert_eq!(fixture.paced.due().home, None);
 }
 
 /// One frame in a transfer: 659.5 Mbit/s of payload, however seldom and irregularly somebody looks.
 #[test]
 fn who_looks_late_changes_no_rate() {
-    let mut scene = Scene::new("pci32-33", Some(gigabit()));
-    scene.has((0..2000).map(|n| frame(1514, n)));
+    let mut fixture = Fixture::new("pci32-33", Some(gigabit()));
+    fixture.has((0..2000).map(|n| frame(1514, n)));
     let (mut now, mut got) = (0, 0);
     let mut last = 0;
     while got < 2000 {
-        while let Some((_, bytes)) = scene.receive(now) {
+        while let Some((_, bytes)) = fixture.receive(now) {
             assert_eq!(bytes, frame(1514, got));
             got += 1;
             last = now;
@@ -203,14 +203,14 @@ fn who_looks_late_changes_no_rate() {
     assert_eq!(last, behind(exact));
     let rate = 2000.0 * 1500.0 * 8.0 / (exact as f64 / 1e6);
     assert!((659.3..659.8).contains(&rate), "{rate}");
-    assert_eq!(scene.paced.counters(), PacedCounters::default());
+    assert_eq!(fixture.paced.counters(), PacedCounters::default());
 }
 
 /// With units of 43 segments the line is the limit: 975.26 Mbit/s of payload.
 #[test]
 fn large_units_reach_the_lines_rate() {
-    let mut scene = Scene::new("pci32-33", Some(gigabit()));
-    scene.paced.wire_mut().offloads = feature::KNOWN & !feature::RINGS;
+    let mut fixture = Fixture::new("pci32-33", Some(gigabit()));
+    fixture.paced.wire_mut().offloads = feature::KNOWN & !feature::RINGS;
     let payload = vec![0x5a; 43 * 1460];
     let unit = tcp(LINK, FIELDS, &payload);
     let header = Header {
@@ -224,20 +224,20 @@ fn large_units_reach_the_lines_rate() {
     let on_bus = 6_077_811 + (unit.len() as u64 * 8_000_000_000_000 + 500_074_369) / 1_000_148_738;
     let (mut now, mut sent) = (0, 0);
     while sent < 50 {
-        scene.advance(now);
-        while sent < 50 && Wire::<VecMemory>::takes(&scene.paced) {
-            assert!(scene.send(header, &unit, now));
+        fixture.advance(now);
+        while sent < 50 && Wire::<VecMemory>::takes(&fixture.paced) {
+            assert!(fixture.send(header, &unit, now));
             sent += 1;
         }
-        now = scene.paced.due().out.unwrap().as_nanos() as u64;
+        now = fixture.paced.due().out.unwrap().as_nanos() as u64;
     }
     let last = behind(on_bus + 50 * 43 * FRAME_ON_LINE);
-    scene.advance(last - 1);
-    assert_eq!(scene.sent(), 50 * 43 - 1);
-    scene.advance(last);
-    assert_eq!(scene.sent(), 50 * 43);
+    fixture.advance(last - 1);
+    assert_eq!(fixture.sent(), 50 * 43 - 1);
+    fixture.advance(last);
+    assert_eq!(fixture.sent(), 50 * 43);
     assert!(
-        scene
+        fixture
             .paced
             .wire()
             .sent
@@ -248,11 +248,11 @@ fn large_units_reach_the_lines_rate() {
 
 /// Ten segments through the card, looked at so often. How many were joined each time.
 fn joined(step: u64) -> Vec<usize> {
-    let mut scene = Scene::new("pci32-33", Some(gigabit()));
-    Wire::<VecMemory>::agree(&mut scene.paced, feature::KNOWN);
+    let mut fixture = Fixture::new("pci32-33", Some(gigabit()));
+    Wire::<VecMemory>::agree(&mut fixture.paced, feature::KNOWN);
     // The wire has frames for the line.
     assert_eq!(
-        scene.paced.wire().agreed,
+        fixture.paced.wire().agreed,
         feature::RINGS | feature::CSUM | feature::GUEST_CSUM
     );
     let segment = |n: u32| {
@@ -266,10 +266,10 @@ fn joined(step: u64) -> Vec<usize> {
         };
         tcp(link, fields, &[n as u8; 1000])
     };
-    scene.has((0..10).map(segment));
+    fixture.has((0..10).map(segment));
     let mut lens = Vec::new();
     for now in (0..=500_000).step_by(step as usize) {
-        while let Some((_, bytes)) = scene.receive(now) {
+        while let Some((_, bytes)) = fixture.receive(now) {
             lens.push((bytes.len() - 54) / 1000);
         }
     }
@@ -289,17 +289,17 @@ fn what_came_while_the_bus_was_busy_is_joined() {
 
 #[test]
 fn a_frame_behind_a_unit_comes_though_nothing_follows() {
-    let mut scene = Scene::new("pci32-33", Some(gigabit()));
-    Wire::<VecMemory>::agree(&mut scene.paced, feature::KNOWN);
+    let mut fixture = Fixture::new("pci32-33", Some(gigabit()));
+    Wire::<VecMemory>::agree(&mut fixture.paced, feature::KNOWN);
     let segment = |port| tcp(LINK, TcpFields { port, ..FIELDS }, &[1; 1000]);
-    scene.has([segment(1), segment(1), segment(2)]);
+    fixture.has([segment(1), segment(1), segment(2)]);
     let mut got = 0;
     for now in (0..1_000_000).step_by(100) {
-        got += usize::from(scene.receive(now).is_some());
+        got += usize::from(fixture.receive(now).is_some());
     }
     assert_eq!(got, 3);
     assert_eq!(
-        scene.paced.due(),
+        fixture.paced.due(),
         Due {
             wire: true,
             ..Due::default()
@@ -309,32 +309,32 @@ fn a_frame_behind_a_unit_comes_though_nothing_follows() {
 
 #[test]
 fn units_out_take_the_bus_one_after_the_other() {
-    let mut scene = Scene::new("pci32-33", None);
-    scene.advance(0);
+    let mut fixture = Fixture::new("pci32-33", None);
+    fixture.advance(0);
     for n in 0..2 {
-        assert!(scene.send(Header::default(), &frame(1514, n), 0));
+        assert!(fixture.send(Header::default(), &frame(1514, n), 0));
     }
     let both = behind(2 * FRAME_ON_BUS);
-    scene.advance(both - 1);
-    assert_eq!(scene.sent(), 1);
-    scene.advance(both);
-    assert_eq!(scene.sent(), 2);
+    fixture.advance(both - 1);
+    assert_eq!(fixture.sent(), 1);
+    fixture.advance(both);
+    assert_eq!(fixture.sent(), 2);
 }
 
 /// Without a line the wire waits, and nothing is dropped.
 #[test]
 fn a_wire_waits_for_the_bus() {
-    let mut scene = Scene::new("pci32-33", None);
-    scene.has((0..100).map(|n| frame(60_000, n)));
+    let mut fixture = Fixture::new("pci32-33", None);
+    fixture.has((0..100).map(|n| frame(60_000, n)));
     for n in 0..100 {
         let mut got = None;
         while got.is_none() {
-            let due = scene.paced.due().home.unwrap_or_default();
-            got = scene.receive(due.as_nanos() as u64);
+            let due = fixture.paced.due().home.unwrap_or_default();
+            got = fixture.receive(due.as_nanos() as u64);
         }
         assert_eq!(got.unwrap().1, frame(60_000, n));
     }
-    assert_eq!(scene.paced.counters(), PacedCounters::default());
+    assert_eq!(fixture.paced.counters(), PacedCounters::default());
 }
 
 #[test]
@@ -362,29 +362,29 @@ fn what_the_bus_does_not_take_stays_in_the_guests_ring() {
 
 #[test]
 fn a_bus_alone_carries_the_wires_units_as_they_are() {
-    let mut scene = Scene::new("pci32-33", None);
-    scene.paced.wire_mut().offloads = feature::KNOWN & !feature::RINGS;
+    let mut fixture = Fixture::new("pci32-33", None);
+    fixture.paced.wire_mut().offloads = feature::KNOWN & !feature::RINGS;
     assert_ne!(
-        Wire::<VecMemory>::offloads(&scene.paced) & feature::GUEST_TSO4,
+        Wire::<VecMemory>::offloads(&fixture.paced) & feature::GUEST_TSO4,
         0
     );
-    scene.has([frame(65_000, 1)]);
+    fixture.has([frame(65_000, 1)]);
     let there = behind(6_077_811 + (65_000 * 8_000_000_000_000 + 500_074_369) / 1_000_148_738);
-    assert_eq!(scene.receive(0), None);
-    assert_eq!(scene.receive(there - 1), None);
-    assert_eq!(scene.receive(there).unwrap().1, frame(65_000, 1));
+    assert_eq!(fixture.receive(0), None);
+    assert_eq!(fixture.receive(there - 1), None);
+    assert_eq!(fixture.receive(there).unwrap().1, frame(65_000, 1));
 }
 
 #[test]
 fn both_directions_share_the_bus() {
-    let mut scene = Scene::new("pci32-33", None);
-    scene.has([frame(1514, 1)]);
-    scene.advance(0);
-    assert!(scene.send(Header::default(), &frame(1514, 2), 0));
+    let mut fixture = Fixture::new("pci32-33", None);
+    fixture.has([frame(1514, 1)]);
+    fixture.advance(0);
+    assert!(fixture.send(Header::default(), &frame(1514, 2), 0));
     let there = behind(2 * FRAME_ON_BUS);
-    assert_eq!(scene.receive(0), None);
-    assert_eq!(scene.receive(there - 1), None);
-    assert!(scene.receive(there).is_some());
+    assert_eq!(fixture.receive(0), None);
+    assert_eq!(fixture.receive(there - 1), None);
+    assert!(fixture.receive(there).is_some());
 }
 
 /// By hand: a share of 2 % of 5000 frames, more or less; the same ones for the same seed, others the other way.
@@ -395,31 +395,31 @@ fn the_line_loses_as_many_as_it_is_to() {
         ..gigabit()
     };
     let lost_home = || {
-        let mut scene = Scene::new("", Some(line));
-        scene.has((0..5000).map(|n| frame(60, n)));
+        let mut fixture = Fixture::new("", Some(line));
+        fixture.has((0..5000).map(|n| frame(60, n)));
         let mut got = Vec::new();
         for now in 0..5000 * 7 {
-            while let Some((_, bytes)) = scene.receive(now * 100) {
+            while let Some((_, bytes)) = fixture.receive(now * 100) {
                 got.push(bytes);
             }
         }
-        let lost = scene.paced.counters().line_lost;
+        let lost = fixture.paced.counters().line_lost;
         assert_eq!(got.len() as u64 + lost, 5000);
         (lost, got)
     };
     let (lost, got) = lost_home();
     assert!((60..140).contains(&lost), "{lost}");
     assert_eq!(lost_home(), (lost, got.clone()));
-    let mut scene = Scene::new("", Some(line));
+    let mut fixture = Fixture::new("", Some(line));
     for n in 0..5000 {
         let now = n as u64 * 10_000;
-        scene.advance(now);
-        assert!(scene.send(Header::default(), &frame(60, n), now));
+        fixture.advance(now);
+        assert!(fixture.send(Header::default(), &frame(60, n), now));
     }
-    scene.advance(100_000_000);
-    let counters = scene.paced.counters();
-    assert_eq!(scene.sent() as u64 + counters.line_lost, 5000);
-    let sent: Vec<_> = scene
+    fixture.advance(100_000_000);
+    let counters = fixture.paced.counters();
+    assert_eq!(fixture.sent() as u64 + counters.line_lost, 5000);
+    let sent: Vec<_> = fixture
         .paced
         .wire()
         .sent
@@ -435,32 +435,32 @@ fn what_is_longer_than_the_mtu_is_counted() {
         mtu: 1000,
         ..gigabit()
     };
-    let mut scene = Scene::new("", Some(line));
-    scene.has([frame(1015, 1), frame(1014, 2)]);
-    assert_eq!(scene.receive(0), None);
-    assert_eq!(scene.receive(1_000_000).unwrap().1, frame(1014, 2));
-    assert_eq!(scene.receive(1_000_000), None);
-    assert!(!scene.send(Header::default(), &frame(1015, 1), 1_000_000));
-    assert_eq!(scene.paced.counters().line_too_long, 2);
+    let mut fixture = Fixture::new("", Some(line));
+    fixture.has([frame(1015, 1), frame(1014, 2)]);
+    assert_eq!(fixture.receive(0), None);
+    assert_eq!(fixture.receive(1_000_000).unwrap().1, frame(1014, 2));
+    assert_eq!(fixture.receive(1_000_000), None);
+    assert!(!fixture.send(Header::default(), &frame(1015, 1), 1_000_000));
+    assert_eq!(fixture.paced.counters().line_too_long, 2);
 }
 
 /// A bus that takes a second for a transfer: the card holds 1 MiB of what comes meanwhile.
 #[test]
 fn a_card_whose_memory_is_full_drops_what_comes() {
-    let mut scene = Scene::new("", Some(Line::named("10g").unwrap()));
-    scene.paced.bus = Some(Bus {
+    let mut fixture = Fixture::new("", Some(Line::named("10g").unwrap()));
+    fixture.paced.bus = Some(Bus {
         per_transfer: Picos::new(1_000_000_000_000),
         rate: Rate::new(1_000_000_000_000),
     });
-    scene.has((0..1000).map(|n| frame(1514, n)));
+    fixture.has((0..1000).map(|n| frame(1514, n)));
     let mut got = Vec::new();
     for now in (0..3_000_000).step_by(10_000) {
-        got.extend(scene.receive(now));
+        got.extend(fixture.receive(now));
     }
     assert!(got.is_empty());
     let second = 1_000_000_000;
     for n in 1..900 {
-        got.extend(scene.receive(n * second + 100_000_000));
+        got.extend(fixture.receive(n * second + 100_000_000));
     }
     // One was on the bus, so many were in the card: the first ones.
     let held = (1 << 20) / 1514;
@@ -470,7 +470,7 @@ fn a_card_whose_memory_is_full_drops_what_comes() {
             .enumerate()
             .all(|(n, (_, bytes))| *bytes == frame(1514, n))
     );
-    assert_eq!(scene.paced.counters().no_room, 1000 - 1 - held as u64);
+    assert_eq!(fixture.paced.counters().no_room, 1000 - 1 - held as u64);
 }
 
 #[test]
@@ -479,23 +479,23 @@ fn units_for_which_the_line_has_no_time_stay_with_the_guest() {
         rate: Rate::new(8_000_000),
         ..gigabit()
     };
-    let mut scene = Scene::new("", Some(line));
-    scene.advance(0);
+    let mut fixture = Fixture::new("", Some(line));
+    fixture.advance(0);
     let mut sent = 0;
-    while Wire::<VecMemory>::takes(&scene.paced) {
-        assert!(scene.send(Header::default(), &frame(1514, sent), 0));
+    while Wire::<VecMemory>::takes(&fixture.paced) {
+        assert!(fixture.send(Header::default(), &frame(1514, sent), 0));
         sent += 1;
         assert!(sent < 1000, "no end");
     }
     // Two units of 65,553 bytes wait, a byte takes a microsecond.
     assert_eq!(sent, 86);
     let again = (86 * 1538 - 2 * 65_553) * 1000;
-    assert_eq!(scene.paced.due().out, Some(Duration::from_nanos(again)));
-    scene.advance(again - 1);
-    assert!(!Wire::<VecMemory>::takes(&scene.paced));
-    scene.advance(again);
-    assert!(Wire::<VecMemory>::takes(&scene.paced));
-    assert_eq!(scene.paced.counters(), PacedCounters::default());
+    assert_eq!(fixture.paced.due().out, Some(Duration::from_nanos(again)));
+    fixture.advance(again - 1);
+    assert!(!Wire::<VecMemory>::takes(&fixture.paced));
+    fixture.advance(again);
+    assert!(Wire::<VecMemory>::takes(&fixture.paced));
+    assert_eq!(fixture.paced.counters(), PacedCounters::default());
 }
 
 #[test]
@@ -504,14 +504,14 @@ fn a_wire_whose_line_is_busy_is_not_asked() {
         rate: Rate::new(8_000_000),
         ..gigabit()
     };
-    let mut scene = Scene::new("", Some(line));
-    assert!(scene.paced.due().wire);
-    scene.has((0..100).map(|n| frame(1514, n)));
+    let mut fixture = Fixture::new("", Some(line));
+    assert!(fixture.paced.due().wire);
+    fixture.has((0..100).map(|n| frame(1514, n)));
     for left in [100 - 64, 100 - 86, 100 - 86] {
-        assert_eq!(scene.receive(0), None);
-        assert_eq!(scene.paced.wire().coming.len(), left);
+        assert_eq!(fixture.receive(0), None);
+        assert_eq!(fixture.paced.wire().coming.len(), left);
     }
-    let due = scene.paced.due();
+    let due = fixture.paced.due();
     assert!(!due.wire, "{due:?}");
     assert_eq!(
         due.home,
@@ -521,17 +521,17 @@ fn a_wire_whose_line_is_busy_is_not_asked() {
 
 #[test]
 fn a_guest_that_begins_anew_gets_nothing_of_what_was_under_way() {
-    let mut scene = Scene::new("pci32-33", Some(gigabit()));
-    scene.has((0..5).map(|n| frame(1514, n)));
+    let mut fixture = Fixture::new("pci32-33", Some(gigabit()));
+    fixture.has((0..5).map(|n| frame(1514, n)));
     // One is on the bus, four are on the line.
-    assert_eq!(scene.receive(0), None);
-    assert_eq!(scene.receive(behind(FRAME_ON_LINE)), None);
-    Wire::<VecMemory>::agree(&mut scene.paced, 0);
-    assert_eq!(scene.receive(1_000_000), None);
-    assert_eq!(scene.paced.counters().forgotten, 5);
-    scene.has([frame(60, 9)]);
-    assert_eq!(scene.receive(1_000_000), None);
-    assert_eq!(scene.receive(2_000_000).unwrap().1, frame(60, 9));
+    assert_eq!(fixture.receive(0), None);
+    assert_eq!(fixture.receive(behind(FRAME_ON_LINE)), None);
+    Wire::<VecMemory>::agree(&mut fixture.paced, 0);
+    assert_eq!(fixture.receive(1_000_000), None);
+    assert_eq!(fixture.paced.counters().forgotten, 5);
+    fixture.has([frame(60, 9)]);
+    assert_eq!(fixture.receive(1_000_000), None);
+    assert_eq!(fixture.receive(2_000_000).unwrap().1, frame(60, 9));
 }
 
 proptest! {
@@ -543,31 +543,31 @@ proptest! {
         bus in prop::sample::select(vec!["", "pci32-33"]),
     ) {
         let line = Line { loss, delay: Picos::micros(30), ..gigabit() };
-        let mut scene = Scene::new(bus, Some(line));
+        let mut fixture = Fixture::new(bus, Some(line));
         let (mut now, mut home, mut out) = (0, 0, 0);
         let mut got = Vec::new();
         for (step, len, time) in steps {
             now += time;
-            scene.advance(now);
+            fixture.advance(now);
             match step {
                 0 => {
-                    scene.has([frame(len, home)]);
+                    fixture.has([frame(len, home)]);
                     home += 1;
                 }
-                1 if Wire::<VecMemory>::takes(&scene.paced) => {
-                    scene.send(Header::default(), &frame(len, out), now);
+                1 if Wire::<VecMemory>::takes(&fixture.paced) => {
+                    fixture.send(Header::default(), &frame(len, out), now);
                     out += 1;
                 }
-                _ => got.extend(scene.receive(now)),
+                _ => got.extend(fixture.receive(now)),
             }
         }
         // An owner that looks when it is told to misses nothing.
         let mut idle = 0;
         loop {
-            match scene.receive(now) {
+            match fixture.receive(now) {
                 Some(unit) => got.push(unit),
                 None => {
-                    let due = scene.paced.due();
+                    let due = fixture.paced.due();
                     let next = due.out.into_iter().chain(due.home).min();
                     let Some(next) = next else { break };
                     let next = next.as_nanos() as u64;
@@ -577,9 +577,9 @@ proptest! {
                 }
             }
         }
-        let counters = scene.paced.counters();
-        prop_assert_eq!(got.len() + scene.sent() + counters.lost() as usize, home + out);
-        for frames in [got, scene.paced.wire().sent.clone()] {
+        let counters = fixture.paced.counters();
+        prop_assert_eq!(got.len() + fixture.sent() + counters.lost() as usize, home + out);
+        for frames in [got, fixture.paced.wire().sent.clone()] {
             let mut before = None;
             for (_, bytes) in frames {
                 let n = bytes[0];

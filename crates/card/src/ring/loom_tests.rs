@@ -66,9 +66,9 @@ impl GuestMemory for Memory {
 
 /// What an eventfd is.
 #[derive(Default)]
-struct Bell(Mutex<bool>, Condvar);
+struct Doorbell(Mutex<bool>, Condvar);
 
-impl Bell {
+impl Doorbell {
     fn ring(&self) {
         *self.0.lock().unwrap() = true;
         self.1.notify_one();
@@ -108,7 +108,13 @@ fn ring(memory: &Memory, base: u16, features: u64) -> Ring {
 }
 
 /// Shows the card what was offered, and rings if it asks for that. Our driver does not know EVENT_IDX: its rule is virtio 1.2, section 2.7.10.
-fn publish(queue: &mut DriverQueue, parts: &Parts, before: u16, features: u64, bell: &Bell) {
+fn publish(
+    queue: &mut DriverQueue,
+    parts: &Parts,
+    before: u16,
+    features: u64,
+    doorbell: &Doorbell,
+) {
     let by_flag = queue.publish();
     let rings = if features & feature::EVENT_IDX == 0 {
         by_flag
@@ -117,7 +123,7 @@ fn publish(queue: &mut DriverQueue, parts: &Parts, before: u16, features: u64, b
         parts.used[2].load(Ordering::Relaxed) == before
     };
     if rings {
-        bell.ring();
+        doorbell.ring();
     }
 }
 
@@ -155,11 +161,11 @@ fn model(check: impl Fn() + Sync + Send + 'static) {
 fn sleeper(features: u64) {
     model(move || {
         let (mut queue, memory) = queue();
-        let bell = Arc::new(Bell::default());
+        let doorbell = Arc::new(Doorbell::default());
         let parts = memory.0.clone();
         let mut card = ring(&memory, 0, features);
         card.forgo_doorbells(&memory).unwrap();
-        let heard = bell.clone();
+        let heard = doorbell.clone();
         let card = thread::spawn(move || {
             let mut done = 0;
             while done < 2 {
@@ -175,7 +181,7 @@ fn sleeper(features: u64) {
         });
         for id in 0..2 {
             offer(&mut queue, id);
-            publish(&mut queue, &parts, id, features, &bell);
+            publish(&mut queue, &parts, id, features, &doorbell);
         }
         card.join().unwrap();
         let mut next = 0;
@@ -201,10 +207,10 @@ fn sleeping_guest(features: u64) {
         offer(&mut queue, 0);
         offer(&mut queue, 1);
         queue.publish();
-        let bell = Arc::new(Bell::default());
+        let doorbell = Arc::new(Doorbell::default());
         let parts = memory.0.clone();
         let mut card = ring(&memory, 0, features);
-        let called = bell.clone();
+        let called = doorbell.clone();
         let card = thread::spawn(move || {
             for n in 0..2 {
                 assert!(card.available(&memory, 1).unwrap() > 0);
@@ -225,7 +231,7 @@ fn sleeping_guest(features: u64) {
             }
             fence(Ordering::SeqCst);
             if next < 2 && queue.returned() == Ok(0) {
-                bell.wait();
+                doorbell.wait();
             }
             parts.avail[0].store(1, Ordering::Relaxed);
         }

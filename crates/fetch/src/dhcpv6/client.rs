@@ -12,6 +12,7 @@ use wireboot_wire::text;
 use super::Dhcp6Error;
 use super::lease::Lease6;
 use super::message::Identity;
+use super::offers::{Offer, Offers};
 use super::retransmission::{Rand, Retransmission};
 use crate::dhcp_request::{DhcpRequest, LeaseSource};
 
@@ -30,8 +31,6 @@ const MESSAGES: u32 = 3;
 const GRACE: Duration = Duration::from_millis(500);
 /// How long it all may take, unless the caller says: to outlast a switch port's spanning tree.
 const PATIENCE: Duration = Duration::from_secs(39);
-/// ADVERTISEs kept of a network with many servers; later ones are dropped.
-const MAX_OFFERS: usize = 16;
 
 /// The end of the client's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,14 +50,6 @@ enum Exchange {
     Decline(Vec<Ipv6Addr>),
 }
 
-/// What a server's ADVERTISE offers, and how it compares with others'.
-#[derive(Clone, Debug)]
-struct Offer {
-    server: Vec<u8>,
-    preference: u8,
-    lease: Lease6,
-}
-
 pub(super) struct Client {
     identity: Identity,
     want_boot_file: bool,
@@ -73,11 +64,9 @@ pub(super) struct Client {
     /// Of Solicit, which goes on where a Request has failed, and of the other exchanges.
     solicit: Retransmission,
     other: Retransmission,
-    offers: Vec<Offer>,
+    offers: Offers,
     /// When the best of them is taken.
     choice: Option<Instant>,
-    /// Boot information of a server that has no addresses to give.
-    proxy: Option<Lease6>,
     /// The DUID of the server that has given addresses.
     giver: Vec<u8>,
     /// When a router said that addresses are its prefixes' and that there is no server.
@@ -101,9 +90,8 @@ impl Client {
             since: now,
             solicit: timer.clone(),
             other: timer,
-            offers: Vec::new(),
+            offers: Offers::default(),
             choice: None,
-            proxy: None,
             giver: Vec::new(),
             unmanaged: None,
             setback: None,
@@ -230,34 +218,23 @@ impl Client {
         if lease.addresses.is_empty() {
             if lease.boot_file.is_some() {
                 lease.proxy_offer = raw.to_vec();
-                self.proxy.get_or_insert(lease);
+                self.offers.proxy.get_or_insert(lease);
             } else {
                 self.association_refused(source, options);
             }
-        } else if self.offers.len() < MAX_OFFERS
-            && self.offers.iter().all(|offer| offer.server != server)
-        {
-            self.offers.push(Offer {
+        } else {
+            self.offers.keep(Offer {
                 server: server.to_vec(),
                 preference: options.preference(),
                 lease,
             });
         }
-        let decided = self
-            .offers
-            .iter()
-            .any(|offer| offer.preference == u8::MAX || self.complete(&offer.lease));
-        if decided {
+        if self.offers.decided(self.want_boot_file) {
             // What else has come already may be better still.
             self.choice = Some(now);
         } else if !self.offers.is_empty() {
             self.choice.get_or_insert(now + GRACE);
         }
-    }
-
-    /// Whether a lease has all that was asked for.
-    fn complete(&self, lease: &Lease6) -> bool {
-        !self.want_boot_file || lease.boot_file.is_some() || self.proxy.is_some()
     }
 
     /// A Reply that gives addresses, or not.
@@ -273,7 +250,7 @@ impl Client {
         match lease {
             Some(mut lease) if !lease.addresses.is_empty() => {
                 // The reply has the last word, but there are servers that name the file in the advertisement alone.
-                for other in advertised.into_iter().chain(&self.proxy) {
+                for other in advertised.into_iter().chain(&self.offers.proxy) {
                     lease.or_boot_file_of(other);
                 }
                 self.giver = server.to_vec();
@@ -314,7 +291,7 @@ impl Client {
     /// Back to the start, but not sooner than the next Solicit would have left.
     fn solicit_again(&mut self, now: Instant) {
         self.begin(Exchange::Solicit, now);
-        self.proxy = None;
+        self.offers.proxy = None;
         self.transaction_id = self.transaction_id.wrapping_add(1) & 0x00ff_ffff;
     }
 
@@ -324,22 +301,11 @@ impl Client {
         now: Instant,
         mut random: impl FnMut() -> u32,
     ) -> Option<Vec<u8>> {
-        if self.choice.is_some_and(|choice| now >= choice) {
-            let mut offers = core::mem::take(&mut self.offers).into_iter();
-            let best = offers.next().map(|first| {
-                offers.fold(first, |best, offer| {
-                    let rank = |offer: &Offer| (offer.lease.boot_file.is_some(), offer.preference);
-                    if rank(&offer) > rank(&best) {
-                        offer
-                    } else {
-                        best
-                    }
-                })
-            });
-            if let Some(best) = best {
-                self.transaction_id = random() & 0x00ff_ffff;
-                self.begin(Exchange::Request(best), now);
-            }
+        if self.choice.is_some_and(|choice| now >= choice)
+            && let Some(best) = self.offers.take_best()
+        {
+            self.transaction_id = random() & 0x00ff_ffff;
+            self.begin(Exchange::Request(best), now);
         }
         if let Exchange::Request(offer) = &self.exchange
             && self.other.count == REQUESTS

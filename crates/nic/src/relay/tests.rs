@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::thread;
 
 /// A NIC with a relay, and the other end of its cable.
-struct Scene {
+struct Fixture {
     driver_end: DriverEnd<SimNic>,
     engine_end: EngineEnd,
     peer: SimNic,
 }
 
-impl Scene {
+impl Fixture {
     fn new(configure: impl FnOnce(&mut NicConfig)) -> Self {
         let quick = LinkConfig {
             queue_frames: usize::MAX,
@@ -77,13 +77,13 @@ fn seen(nic: &mut impl Nic, budget: usize) -> Result<Vec<u32>, Fault> {
 
 #[test]
 fn what_the_nic_is_the_engine_end_is() {
-    let mut scene = Scene::new(|config| config.transmit_checksum = true);
-    let nic = scene.driver_end.into_nic();
-    assert_eq!(scene.engine_end.properties(), nic.properties());
-    assert!(scene.engine_end.link_up());
-    let scene = Scene::new(|config| config.transmit_unit = 60_000);
+    let mut fixture = Fixture::new(|config| config.transmit_checksum = true);
+    let nic = fixture.driver_end.into_nic();
+    assert_eq!(fixture.engine_end.properties(), nic.properties());
+    assert!(fixture.engine_end.link_up());
+    let fixture = Fixture::new(|config| config.transmit_unit = 60_000);
     assert_eq!(
-        scene.engine_end.properties().transmit_unit,
+        fixture.engine_end.properties().transmit_unit,
         0,
         "it cuts nothing"
     );
@@ -91,18 +91,18 @@ fn what_the_nic_is_the_engine_end_is() {
 
 #[test]
 fn frames_go_both_ways_again_and_again() {
-    let mut scene = Scene::new(|_| {});
+    let mut fixture = Fixture::new(|_| {});
     // More than there are buffers.
     for number in 0..1000 {
-        scene.peer_sends(number);
-        assert!(scene.driver_end.turn());
-        assert_eq!(seen(&mut scene.engine_end, 8), Ok([number].into()));
-        send(&mut scene.engine_end, number).unwrap();
-        assert!(scene.driver_end.turn());
-        assert_eq!(scene.peer_sees(), [number]);
+        fixture.peer_sends(number);
+        assert!(fixture.driver_end.turn());
+        assert_eq!(seen(&mut fixture.engine_end, 8), Ok([number].into()));
+        send(&mut fixture.engine_end, number).unwrap();
+        assert!(fixture.driver_end.turn());
+        assert_eq!(fixture.peer_sees(), [number]);
     }
-    assert!(!scene.driver_end.turn());
-    let (driver_end, engine_end) = (scene.driver_end.counters(), scene.engine_end.counters());
+    assert!(!fixture.driver_end.turn());
+    let (driver_end, engine_end) = (fixture.driver_end.counters(), fixture.engine_end.counters());
     assert_eq!(driver_end.receive_units, engine_end.receive_units);
     assert_eq!(driver_end.receive_bytes, engine_end.receive_bytes);
     assert_eq!(driver_end.transmit_frames, engine_end.transmit_frames);
@@ -127,33 +127,33 @@ fn buffers_keep_what_the_device_said_of_a_unit() {
 
 #[test]
 fn without_free_buffers_frames_stay_with_the_driver() {
-    let mut scene = Scene::new(|_| {});
+    let mut fixture = Fixture::new(|_| {});
     let count = UNITS as u32 + 100;
     for number in 0..count {
-        scene.peer_sends(number);
+        fixture.peer_sends(number);
     }
-    while scene.driver_end.turn() {}
-    assert_eq!(scene.driver_end.counters().receive_units, UNITS as u64);
+    while fixture.driver_end.turn() {}
+    assert_eq!(fixture.driver_end.counters().receive_units, UNITS as u64);
     let mut numbers = Vec::new();
     while numbers.len() < count as usize {
-        numbers.extend(seen(&mut scene.engine_end, 10).unwrap());
-        scene.driver_end.turn();
+        numbers.extend(seen(&mut fixture.engine_end, 10).unwrap());
+        fixture.driver_end.turn();
     }
     assert!(numbers.into_iter().eq(0..count));
 }
 
 #[test]
 fn an_engine_end_that_nobody_looks_after_is_full() {
-    let mut scene = Scene::new(|_| {});
-    let (_, mut tx) = scene.engine_end.split();
+    let mut fixture = Fixture::new(|_| {});
+    let (_, mut tx) = fixture.engine_end.split();
     assert_eq!(tx.room(), FRAMES);
     for number in 0..FRAMES as u32 {
-        send(&mut scene.engine_end, number).unwrap();
+        send(&mut fixture.engine_end, number).unwrap();
     }
-    assert_eq!(send(&mut scene.engine_end, 0), Err(SendError::Full));
-    assert_eq!(scene.engine_end.counters().transmit_full, 1);
-    scene.driver_end.turn();
-    let (_, mut tx) = scene.engine_end.split();
+    assert_eq!(send(&mut fixture.engine_end, 0), Err(SendError::Full));
+    assert_eq!(fixture.engine_end.counters().transmit_full, 1);
+    fixture.driver_end.turn();
+    let (_, mut tx) = fixture.engine_end.split();
     assert_eq!(tx.room(), BURST);
     assert_eq!(
         tx.send(1519, Offload::None, &mut |_| ()),
@@ -170,42 +170,42 @@ fn an_engine_end_that_nobody_looks_after_is_full() {
 
 #[test]
 fn a_full_driver_gets_the_frames_later_in_order() {
-    let mut scene = Scene::new(|config| config.transmit_frames = 3);
+    let mut fixture = Fixture::new(|config| config.transmit_frames = 3);
     for number in 0..10 {
-        send(&mut scene.engine_end, number).unwrap();
+        send(&mut fixture.engine_end, number).unwrap();
     }
     let mut numbers = Vec::new();
     for _ in 0..4 {
-        scene.driver_end.turn();
-        numbers.extend(scene.peer_sees());
+        fixture.driver_end.turn();
+        numbers.extend(fixture.peer_sees());
     }
     assert!(numbers.into_iter().eq(0..10));
 }
 
 #[test]
 fn idle_means_that_all_has_left() {
-    let mut scene = Scene::new(|config| config.transmit_frames = 1);
+    let mut fixture = Fixture::new(|config| config.transmit_frames = 1);
     let idle = |engine_end: &mut EngineEnd| engine_end.split().1.idle();
-    assert!(idle(&mut scene.engine_end));
-    send(&mut scene.engine_end, 1).unwrap();
-    send(&mut scene.engine_end, 2).unwrap();
-    assert!(!idle(&mut scene.engine_end));
-    scene.driver_end.turn();
+    assert!(idle(&mut fixture.engine_end));
+    send(&mut fixture.engine_end, 1).unwrap();
+    send(&mut fixture.engine_end, 2).unwrap();
+    assert!(!idle(&mut fixture.engine_end));
+    fixture.driver_end.turn();
     // One is leaving; the driver had no room for the other.
-    assert!(!idle(&mut scene.engine_end));
-    scene.peer.clock().advance(1000);
-    scene.driver_end.turn();
-    assert!(!idle(&mut scene.engine_end));
-    scene.peer.clock().advance(1000);
+    assert!(!idle(&mut fixture.engine_end));
+    fixture.peer.clock().advance(1000);
+    fixture.driver_end.turn();
+    assert!(!idle(&mut fixture.engine_end));
+    fixture.peer.clock().advance(1000);
     // Behind the question.
-    send(&mut scene.engine_end, 3).unwrap();
-    scene.driver_end.turn();
-    scene.peer.clock().advance(1000);
-    scene.driver_end.turn();
-    assert!(!idle(&mut scene.engine_end));
-    scene.driver_end.turn();
-    assert!(idle(&mut scene.engine_end));
-    assert_eq!(scene.peer_sees(), [1, 2, 3]);
+    send(&mut fixture.engine_end, 3).unwrap();
+    fixture.driver_end.turn();
+    fixture.peer.clock().advance(1000);
+    fixture.driver_end.turn();
+    assert!(!idle(&mut fixture.engine_end));
+    fixture.driver_end.turn();
+    assert!(idle(&mut fixture.engine_end));
+    assert_eq!(fixture.peer_sees(), [1, 2, 3]);
 }
 
 #[test]
@@ -235,41 +235,41 @@ fn faults_come_behind_the_frames_and_stay() {
 
 #[test]
 fn stopped_at_the_engine_end_the_device_stops() {
-    let mut scene = Scene::new(|_| {});
-    scene.peer_sends(1);
-    scene.driver_end.turn();
-    scene.engine_end.stop();
-    scene.engine_end.stop();
-    assert_eq!(seen(&mut scene.engine_end, 8), Ok(Vec::new()));
+    let mut fixture = Fixture::new(|_| {});
+    fixture.peer_sends(1);
+    fixture.driver_end.turn();
+    fixture.engine_end.stop();
+    fixture.engine_end.stop();
+    assert_eq!(seen(&mut fixture.engine_end, 8), Ok(Vec::new()));
     assert_eq!(
-        send(&mut scene.engine_end, 1),
+        send(&mut fixture.engine_end, 1),
         Err(SendError::Fault(Fault::Removed))
     );
-    assert!(scene.engine_end.split().1.idle());
-    scene.driver_end.turn();
-    scene.peer_sends(2);
-    assert!(!scene.driver_end.turn());
-    let mut nic = scene.driver_end.into_nic();
+    assert!(fixture.engine_end.split().1.idle());
+    fixture.driver_end.turn();
+    fixture.peer_sends(2);
+    assert!(!fixture.driver_end.turn());
+    let mut nic = fixture.driver_end.into_nic();
     assert_eq!(send(&mut nic, 1), Err(SendError::Fault(Fault::Removed)));
 }
 
 #[test]
 fn the_link_is_as_the_driver_end_last_saw_it() {
-    let mut scene = Scene::new(|_| {});
-    scene.peer.set_link_up(false);
-    assert!(scene.engine_end.link_up());
-    scene.driver_end.turn();
-    assert!(!scene.engine_end.link_up());
-    scene.peer.set_link_up(true);
-    scene.driver_end.turn();
-    assert!(scene.engine_end.link_up());
+    let mut fixture = Fixture::new(|_| {});
+    fixture.peer.set_link_up(false);
+    assert!(fixture.engine_end.link_up());
+    fixture.driver_end.turn();
+    assert!(!fixture.engine_end.link_up());
+    fixture.peer.set_link_up(true);
+    fixture.driver_end.turn();
+    assert!(fixture.engine_end.link_up());
 }
 
 #[test]
 fn ends_may_be_on_two_processors() {
     const COUNT: u32 = 5000;
-    let mut scene = Scene::new(|_| {});
-    let (mut engine_end, mut peer) = (scene.engine_end, scene.peer);
+    let mut fixture = Fixture::new(|_| {});
+    let (mut engine_end, mut peer) = (fixture.engine_end, fixture.peer);
     let engine = thread::spawn(move || {
         let mut expected = 0;
         while expected < COUNT {
@@ -293,7 +293,7 @@ fn ends_may_be_on_two_processors() {
     peer.clock().advance(1_000_000);
     let mut numbers = Vec::new();
     while !engine.is_finished() {
-        scene.driver_end.turn();
+        fixture.driver_end.turn();
         peer.clock().advance(100);
         numbers.extend(seen(&mut peer, usize::MAX).unwrap());
     }
@@ -330,21 +330,21 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         driver_room in 1_usize..80,
     ) {
-        let mut scene = Scene::new(|config| config.transmit_frames = driver_room);
+        let mut fixture = Fixture::new(|config| config.transmit_frames = driver_room);
         let (mut inbound, mut outbound) = (VecDeque::new(), VecDeque::new());
         let mut number = 0;
         for step in steps {
             match step {
                 Step::PeerSends(count) => for _ in 0..count {
                     number += 1;
-                    scene.peer_sends(number);
+                    fixture.peer_sends(number);
                     inbound.push_back(number);
                 },
                 Step::DriverTurns => {
-                    scene.driver_end.turn();
+                    fixture.driver_end.turn();
                 }
                 Step::EngineReceives(budget) => {
-                    let numbers = seen(&mut scene.engine_end, budget.into()).unwrap();
+                    let numbers = seen(&mut fixture.engine_end, budget.into()).unwrap();
                     prop_assert!(numbers.len() <= budget.into());
                     for number in numbers {
                         prop_assert_eq!(Some(number), inbound.pop_front());
@@ -352,8 +352,8 @@ proptest! {
                 }
                 Step::EngineSends(count) => for _ in 0..count {
                     number += 1;
-                    let room = scene.engine_end.split().1.room();
-                    match send(&mut scene.engine_end, number) {
+                    let room = fixture.engine_end.split().1.room();
+                    match send(&mut fixture.engine_end, number) {
                         Ok(()) => outbound.push_back(number),
                         Err(error) => {
                             prop_assert_eq!(error, SendError::Full);
@@ -362,21 +362,21 @@ proptest! {
                     }
                 },
                 Step::EngineAsks => {
-                    let idle = scene.engine_end.split().1.idle();
-                    for number in scene.peer_sees() {
+                    let idle = fixture.engine_end.split().1.idle();
+                    for number in fixture.peer_sees() {
                         prop_assert_eq!(Some(number), outbound.pop_front());
                     }
                     prop_assert!(!idle || outbound.is_empty());
                 }
             }
         }
-        while scene.driver_end.turn() || !inbound.is_empty() {
-            scene.peer.clock().advance(1000);
-            for number in seen(&mut scene.engine_end, 64).unwrap() {
+        while fixture.driver_end.turn() || !inbound.is_empty() {
+            fixture.peer.clock().advance(1000);
+            for number in seen(&mut fixture.engine_end, 64).unwrap() {
                 prop_assert_eq!(Some(number), inbound.pop_front());
             }
         }
-        for number in scene.peer_sees() {
+        for number in fixture.peer_sees() {
             prop_assert_eq!(Some(number), outbound.pop_front());
         }
         prop_assert!(outbound.is_empty());

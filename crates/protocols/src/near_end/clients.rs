@@ -194,7 +194,7 @@ struct Faults {
     seed: u64,
 }
 
-struct Scene {
+struct Fixture {
     net: Net,
     clock: Clock,
     link: Box<dyn Link>,
@@ -203,7 +203,7 @@ struct Scene {
     faults: Faults,
 }
 
-impl Scene {
+impl Fixture {
     fn new(near_end: bool, script: FaultyTftpScript, faults: Faults) -> Self {
         let (near, far) = sim::link(faults.wire, faults.wire, faults.seed);
         let clock = near.clock();
@@ -414,11 +414,11 @@ impl Scene {
 /// What a loader gets with the near end, which is what it gets without.
 fn both(client: &Client, script: &FaultyTftpScript, faults: Faults) -> Got {
     let read = |near_end| {
-        let mut scene = Scene::new(near_end, script.clone(), faults);
-        let got = scene.read(client);
-        assert_eq!(scene.net.0.borrow().opened > 0, near_end);
-        scene.wait(100_000);
-        let open = scene.net.0.borrow().downloads.len();
+        let mut fixture = Fixture::new(near_end, script.clone(), faults);
+        let got = fixture.read(client);
+        assert_eq!(fixture.net.0.borrow().opened > 0, near_end);
+        fixture.wait(100_000);
+        let open = fixture.net.0.borrow().downloads.len();
         if got.end != ReadEnd::Silence && faults.near == 0 {
             assert_eq!(open, 0, "a download is left");
         }
@@ -506,8 +506,8 @@ fn a_server_that_forgets_is_asked_again() {
         stop: Some((70_000, Stop::Forgets)),
         ..FaultyTftpScript::new(400_000)
     };
-    let mut scene = Scene::new(true, script.clone(), Faults::default());
-    let got = scene.read(&GRUB);
+    let mut fixture = Fixture::new(true, script.clone(), Faults::default());
+    let got = fixture.read(&GRUB);
     assert_eq!(got.end, ReadEnd::Whole);
     assert!(got.file == script.file);
 }
@@ -533,8 +533,8 @@ fn a_server_without_options_or_sizes_gives_the_file() {
                 size: None,
                 ..FaultyTftpScript::new(300_000)
             };
-            let mut scene = Scene::new(true, script.clone(), Faults::default());
-            let got = scene.read(&client);
+            let mut fixture = Fixture::new(true, script.clone(), Faults::default());
+            let got = fixture.read(&client);
             assert_eq!(got.end, ReadEnd::Whole);
             assert!(got.file == script.file);
         }

@@ -14,7 +14,7 @@ use wireboot_net::Instant;
 use wireboot_platform::raw::pxe_callback::{
     PxeBaseCodeCallbackProtocol, PxeBaseCodeCallbackStatus, PxeBaseCodeFunction,
 };
-use wireboot_protocols::host::Port;
+use wireboot_protocols::base_code::Port;
 use wireboot_protocols::hub::Hub;
 use wireboot_protocols::link::Link;
 use wireboot_protocols::packet;

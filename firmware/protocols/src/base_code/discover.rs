@@ -7,7 +7,7 @@ use uefi_raw::protocol::network::pxe::{
 };
 use uefi_raw::{Boolean, Status};
 use wireboot_platform::raw::pxe_callback::PxeBaseCodeFunction;
-use wireboot_protocols::host::{Discovery, Server, server_of};
+use wireboot_protocols::base_code::{Discovery, Server, server_of};
 
 /// EFI_PXE_BASE_CODE_BOOT_LAYER_INITIAL: the first layer of a type.
 const INITIAL: u16 = 0;

@@ -9,7 +9,7 @@ use uefi_raw::protocol::network::pxe::{
     PxeBaseCodePacket, PxeBaseCodeRouteEntry,
 };
 use uefi_raw::{Boolean, IpAddress, MacAddress};
-use wireboot_protocols::host::Host;
+use wireboot_protocols::base_code::Host;
 use wireboot_protocols::packet::{self, Packet};
 
 /// Time to live, unless a caller sets it.

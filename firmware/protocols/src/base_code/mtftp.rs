@@ -13,7 +13,7 @@ use wireboot_fetch::url::Url;
 use wireboot_net::MemoryBlock;
 use wireboot_platform::raw::pxe_callback::PxeBaseCodeFunction;
 use wireboot_protocols::Refusal;
-use wireboot_protocols::host::{Source, Transfer};
+use wireboot_protocols::base_code::{Source, Transfer};
 
 /// The smallest block that TFTP has (RFC 2348 allows fewer; the protocol does not).
 const SMALLEST_BLOCK: usize = 512;

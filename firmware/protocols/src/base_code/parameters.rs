@@ -10,7 +10,7 @@ use uefi_raw::protocol::network::pxe::{
 };
 use uefi_raw::{Boolean, IpAddress, Status};
 use wireboot_platform::raw::pxe_callback::PxeBaseCodeFunction;
-use wireboot_protocols::host::Filter;
+use wireboot_protocols::base_code::Filter;
 
 pub(super) unsafe extern "efiapi" fn set_ip_filter(
     this: *mut PxeBaseCodeProtocol,

@@ -8,7 +8,7 @@ use core::ptr;
 use uefi_raw::protocol::network::pxe::{PxeBaseCodeProtocol, PxeBaseCodeUdpOpFlags};
 use uefi_raw::{IpAddress, Status};
 use wireboot_platform::raw::pxe_callback::PxeBaseCodeFunction;
-use wireboot_protocols::host::{Expected, Outgoing};
+use wireboot_protocols::base_code::{Expected, Outgoing};
 
 /// The caller's variable, if there is one.
 ///

@@ -9,7 +9,7 @@ use wireboot_nic::MacAddress;
 
 use super::memory::MemfdPool;
 use super::registers::Register;
-use crate::vhost::{Bell, FrontEnd, FrontEndError, Offered, Request};
+use crate::vhost::{FrontEnd, FrontEndError, Offered, Request, RingEvent};
 
 /// One pair: what the driver receives from, what it sends by.
 pub(super) const QUEUES: usize = 2;
@@ -237,17 +237,17 @@ impl Device {
                 used,
                 available,
             };
-            let bell = |bell| Request::SetBell {
+            let event = |event| Request::SetRingEvent {
                 ring,
-                bell,
+                event,
                 fd: true,
             };
             let card = &mut self.card;
             card.tell(&Request::SetRingSize { ring, size }, &[])?;
             card.tell(&Request::SetRingBase { ring, base: 0 }, &[])?;
             card.tell(&addresses, &[])?;
-            card.tell(&bell(Bell::Call), &[queue.call.as_fd()])?;
-            card.tell(&bell(Bell::Kick), &[queue.kick.as_fd()])?;
+            card.tell(&event(RingEvent::Call), &[queue.call.as_fd()])?;
+            card.tell(&event(RingEvent::Kick), &[queue.kick.as_fd()])?;
         }
         self.enable(true)
     }

@@ -25,7 +25,7 @@ use crate::listener::Listener;
 use crate::outage::Outages;
 use crate::poller::Polling;
 use crate::port::{Offer, Plan, Port};
-use crate::vhost::{Bell, Connection, Request};
+use crate::vhost::{Connection, Request, RingEvent};
 use crate::wires::{HostWire, ServerWire};
 
 const MAC: MacAddress = [0x52, 0x54, 0, 1, 2, 3];
@@ -344,7 +344,7 @@ fn recorded(features: u64, protocol: u64, drive: impl FnOnce(&Path) + Send) -> V
                 connection.reply(message.number, &answer).unwrap();
             }
             let fds = match &message.request {
-                Request::SetMemoryTable(_) | Request::SetBell { .. } => 1,
+                Request::SetMemoryTable(_) | Request::SetRingEvent { .. } => 1,
                 _ => 0,
             };
             assert_eq!(message.fds.len(), fds, "{:?}", message.request);
@@ -390,7 +390,7 @@ fn told(agreed: u64, enable: bool, requests: &[Request]) {
             let offset = table.checked_sub(region.user).unwrap();
             assert!(offset + len <= region.len, "{ends:?}");
         }
-        let bell = |bell| Request::SetBell { ring, bell, fd };
+        let event = |event| Request::SetRingEvent { ring, event, fd };
         expected.extend([
             Request::SetRingSize { ring, size },
             Request::SetRingBase { ring, base: 0 },
@@ -400,8 +400,8 @@ fn told(agreed: u64, enable: bool, requests: &[Request]) {
                 used,
                 available,
             },
-            bell(Bell::Call),
-            bell(Bell::Kick),
+            event(RingEvent::Call),
+            event(RingEvent::Kick),
         ]);
     }
     let enabled = |enable| [0, 1].map(|ring| Request::SetRingEnable { ring, enable });

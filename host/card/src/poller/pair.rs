@@ -15,7 +15,7 @@ use crate::statistics::{PairTraffic, Statistics};
 use crate::vhost::RunningRing;
 
 /// The descriptors of a queue that is in use.
-struct Bells {
+struct RingEvents {
     kick: Option<OwnedFd>,
     call: Option<OwnedFd>,
     error: Option<OwnedFd>,
@@ -29,7 +29,7 @@ pub(super) struct Pair {
     name: Arc<str>,
     card: Card<DataPath>,
     /// Receive and transmit, as [`Queue`] numbers them.
-    queues: [Option<Bells>; 2],
+    queues: [Option<RingEvents>; 2],
     armed: Armed,
     /// That were rung, in the same order.
     doorbells: [u64; 2],
@@ -76,8 +76,8 @@ impl Pair {
             }
         }
         let result = self.card.start(memory, queue, ring.start);
-        if let Some(bells) = self.queues.get_mut(queue as usize) {
-            *bells = Some(Bells {
+        if let Some(events) = self.queues.get_mut(queue as usize) {
+            *events = Some(RingEvents {
                 kick: Some(ring.kick),
                 call: ring.call,
                 error: ring.error,
@@ -95,17 +95,17 @@ impl Pair {
             self.card.wire_mut().filter_mut().forget_received();
         }
         self.hear_doorbells();
-        if let Some(bells) = self.queues.get_mut(queue as usize) {
-            *bells = None;
+        if let Some(events) = self.queues.get_mut(queue as usize) {
+            *events = None;
         }
         self.card.stop(queue).unwrap_or(0)
     }
 
     pub(super) fn set_call(&mut self, queue: Queue, call: Option<OwnedFd>) {
-        if let Some(bells) = self.bells(queue) {
-            bells.call = call;
+        if let Some(events) = self.ring_events(queue) {
+            events.call = call;
             // A call of the last moment may have gone to the one before.
-            ring_some(bells.call.as_ref());
+            ring_some(events.call.as_ref());
         }
     }
 
@@ -189,8 +189,8 @@ impl Pair {
 
     /// What may end a wait.
     pub(super) fn descriptors(&self) -> [Option<BorrowedFd<'_>>; DESCRIPTORS] {
-        let [receive, transmit] = self.queues.each_ref().map(|bells| {
-            let kick = bells.as_ref().and_then(|bells| bells.kick.as_ref());
+        let [receive, transmit] = self.queues.each_ref().map(|events| {
+            let kick = events.as_ref().and_then(|events| events.kick.as_ref());
             kick.map(OwnedFd::as_fd)
         });
         let wake = self.card.wire().wake(self.armed.wire);
@@ -209,34 +209,34 @@ impl Pair {
         if all.contains(&Woken::Rung) {
             self.hear_doorbells();
         }
-        for (bells, woken) in self.queues.iter_mut().zip(all) {
-            if let (Some(bells), Woken::Broken) = (bells, woken) {
+        for (events, woken) in self.queues.iter_mut().zip(all) {
+            if let (Some(events), Woken::Broken) = (events, woken) {
                 // Nobody will ever ring there.
-                bells.kick = None;
+                events.kick = None;
             }
         }
     }
 
     /// Counts the doorbells that were rung.
     fn hear_doorbells(&mut self) {
-        for (bells, count) in self.queues.iter().zip(&mut self.doorbells) {
-            let kick = bells.as_ref().and_then(|bells| bells.kick.as_ref());
+        for (events, count) in self.queues.iter().zip(&mut self.doorbells) {
+            let kick = events.as_ref().and_then(|events| events.kick.as_ref());
             let rung = kick.map_or(0, |kick| empty(kick.as_fd()));
             // A monitor may say any number.
             *count = count.saturating_add(rung);
         }
     }
 
-    fn bells(&mut self, queue: Queue) -> Option<&mut Bells> {
+    fn ring_events(&mut self, queue: Queue) -> Option<&mut RingEvents> {
         self.queues.get_mut(queue as usize)?.as_mut()
     }
 
     fn tell_guest(&mut self, turn: &Turn) {
-        let call = |queue: &Option<Bells>, wanted: bool| {
-            if let Some(bells) = queue
+        let call = |queue: &Option<RingEvents>, wanted: bool| {
+            if let Some(events) = queue
                 && wanted
             {
-                ring_some(bells.call.as_ref());
+                ring_some(events.call.as_ref());
             }
         };
         let [receive, transmit] = &self.queues;
@@ -253,8 +253,8 @@ impl Pair {
     /// Tells monitor and user that a queue was stopped; the user once for each reason.
     #[cold]
     fn complain(&mut self, queue: Queue, fault: RingFault) {
-        if let Some(bells) = self.bells(queue) {
-            ring_some(bells.error.as_ref());
+        if let Some(events) = self.ring_events(queue) {
+            ring_some(events.error.as_ref());
         }
         let count = self.card.counters().stopped().find(|(of, _)| *of == fault);
         if count.is_none_or(|(_, count)| count == 1) {

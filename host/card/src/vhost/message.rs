@@ -111,7 +111,7 @@ pub(crate) struct MemoryRegion {
 
 /// One of the descriptors that a ring has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bell {
+pub(crate) enum RingEvent {
     /// The guest's doorbell.
     Kick,
     /// The guest's interrupt.
@@ -145,9 +145,9 @@ pub(crate) enum Request {
     GetRingBase {
         ring: usize,
     },
-    SetBell {
+    SetRingEvent {
         ring: usize,
-        bell: Bell,
+        event: RingEvent,
         fd: bool,
     },
     GetProtocolFeatures,
@@ -187,9 +187,9 @@ impl Request {
                 let (ring, _) = fields.ring_state()?;
                 Self::GetRingBase { ring }
             }
-            12 => fields.bell(Bell::Kick)?,
-            13 => fields.bell(Bell::Call)?,
-            14 => fields.bell(Bell::Error)?,
+            12 => fields.event(RingEvent::Kick)?,
+            13 => fields.event(RingEvent::Call)?,
+            14 => fields.event(RingEvent::Error)?,
             15 => fields.empty(Self::GetProtocolFeatures)?,
             16 => Self::SetProtocolFeatures(fields.number()?),
             17 => fields.empty(Self::GetQueueNumber)?,
@@ -214,10 +214,10 @@ impl Request {
             Self::SetRingAddresses { .. } => 9,
             Self::SetRingBase { .. } => 10,
             Self::GetRingBase { .. } => 11,
-            Self::SetBell { bell, .. } => match bell {
-                Bell::Kick => 12,
-                Bell::Call => 13,
-                Bell::Error => 14,
+            Self::SetRingEvent { event, .. } => match event {
+                RingEvent::Kick => 12,
+                RingEvent::Call => 13,
+                RingEvent::Error => 14,
             },
             Self::GetProtocolFeatures => 15,
             Self::SetProtocolFeatures(_) => 16,
@@ -254,7 +254,7 @@ impl Request {
                 used,
                 available,
             } => vec![*ring as u64, *descriptors, *used, *available, 0],
-            Self::SetBell { ring, fd, .. } => {
+            Self::SetRingEvent { ring, fd, .. } => {
                 vec![*ring as u64 | if *fd { 0 } else { NO_FD }]
             }
         };
@@ -297,11 +297,11 @@ impl Fields<'_> {
         Ok((self.ring(word & 0xffff_ffff)?, (word >> 32) as u32))
     }
 
-    fn bell(&self, bell: Bell) -> Result<Request, MessageError> {
+    fn event(&self, event: RingEvent) -> Result<Request, MessageError> {
         let word = self.number()?;
-        Ok(Request::SetBell {
+        Ok(Request::SetRingEvent {
             ring: self.ring(word & 0xff)?,
-            bell,
+            event,
             fd: word & NO_FD == 0,
         })
     }
@@ -400,9 +400,9 @@ mod tests {
         );
         assert_eq!(
             parse(12, &[0x101]),
-            Request::SetBell {
+            Request::SetRingEvent {
                 ring: 1,
-                bell: Bell::Kick,
+                event: RingEvent::Kick,
                 fd: false
             }
         );
@@ -434,7 +434,7 @@ mod tests {
             user: 3,
             offset: 4,
         };
-        let bell = |bell, fd| Request::SetBell { ring, bell, fd };
+        let event = |event, fd| Request::SetRingEvent { ring, event, fd };
         for request in [
             Request::GetFeatures,
             Request::SetFeatures(1 << 63 | 7),
@@ -450,9 +450,9 @@ mod tests {
             },
             Request::SetRingBase { ring, base: 7 },
             Request::GetRingBase { ring },
-            bell(Bell::Kick, true),
-            bell(Bell::Call, false),
-            bell(Bell::Error, true),
+            event(RingEvent::Kick, true),
+            event(RingEvent::Call, false),
+            event(RingEvent::Error, true),
             Request::GetProtocolFeatures,
             Request::SetProtocolFeatures(9),
             Request::GetQueueNumber,

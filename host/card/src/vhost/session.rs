@@ -6,7 +6,7 @@ use rustix::io::{Errno, ioctl_fionbio};
 use wireboot_card::{Queue, RingLayout, RingStart};
 
 use super::connection::Message;
-use super::message::{Bell, MAX_PAIRS, MemoryRegion, Request};
+use super::message::{MAX_PAIRS, MemoryRegion, Request, RingEvent};
 use crate::memory::{MapError, Mapping, Place};
 
 /// vhost-user's own feature bit: the protocol features below can be agreed on.
@@ -245,7 +245,9 @@ impl<R: Rings> Session<R> {
                 let base = self.rings.get(ring).map_or(0, |ring| ring.base);
                 return Ok(Reply::Base { ring, base });
             }
-            Request::SetBell { ring, bell, fd } => self.set_bell(ring, bell, fd, fds)?,
+            Request::SetRingEvent { ring, event, fd } => {
+                self.set_ring_event(ring, event, fd, fds)?
+            }
             Request::SetRingEnable { ring, enable } => {
                 self.change(ring, |ring| ring.enabled = Some(enable))?;
             }
@@ -278,10 +280,10 @@ impl<R: Rings> Session<R> {
         self.start_all()
     }
 
-    fn set_bell(
+    fn set_ring_event(
         &mut self,
         ring: usize,
-        bell: Bell,
+        event: RingEvent,
         wanted: bool,
         fds: Vec<OwnedFd>,
     ) -> Result<(), SessionError> {
@@ -293,12 +295,12 @@ impl<R: Rings> Session<R> {
             // Whatever it is, nobody waits for it.
             ioctl_fionbio(fd, true)?;
         }
-        match bell {
-            Bell::Kick if fd.is_none() => Err(SessionError::NoKick),
-            Bell::Kick => self.change(ring, |ring| ring.kick = fd),
-            Bell::Error => self.change(ring, |ring| ring.error = fd),
+        match event {
+            RingEvent::Kick if fd.is_none() => Err(SessionError::NoKick),
+            RingEvent::Kick => self.change(ring, |ring| ring.kick = fd),
+            RingEvent::Error => self.change(ring, |ring| ring.error = fd),
             // Monitors change it all the time: nothing stops for that.
-            Bell::Call => {
+            RingEvent::Call => {
                 let known = self.known(ring)?;
                 known.call = fd;
                 if known.running {

@@ -31,49 +31,49 @@ const TAG: usize = 4;
 const WAITING: usize = 128;
 
 /// A frame on its way.
-struct Parcel {
+struct QueuedFrame {
     len: usize,
     bytes: Box<[u8]>,
 }
 
 /// Ends a port's wait.
-struct Bell {
+struct Waker {
     event: OwnedFd,
-    /// Somebody has rung since it was last emptied, or is about to have.
-    rung: AtomicBool,
+    /// Somebody has woken it since it was last emptied, or is about to have.
+    woken: AtomicBool,
 }
 
-impl Bell {
-    fn ring(&self) {
-        // A full one rings already.
+impl Waker {
+    fn wake(&self) {
+        // A full one wakes already.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        // Behind the write: whoever sees it and empties the bell leaves nothing in it for good.
-        self.rung.store(true, Ordering::Release);
+        // Behind the write: whoever sees it and empties the event leaves nothing in it for good.
+        self.woken.store(true, Ordering::Release);
     }
 
-    /// False when nobody has rung.
+    /// False when nobody has woken it.
     fn empty(&self) -> bool {
-        let rung = self.rung.swap(false, Ordering::Acquire);
-        if rung {
+        let woken = self.woken.swap(false, Ordering::Acquire);
+        if woken {
             // It does not block.
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
-        rung
+        woken
     }
 }
 
 /// Half of what connects two ports.
 struct Link {
     /// Frames for the other, and what comes back of them.
-    out: Sender<Parcel>,
-    spare: Receiver<Parcel>,
+    out: Sender<QueuedFrame>,
+    spare: Receiver<QueuedFrame>,
     /// The same of the other.
-    coming: Receiver<Parcel>,
-    done: Sender<Parcel>,
-    bell: Arc<Bell>,
+    coming: Receiver<QueuedFrame>,
+    done: Sender<QueuedFrame>,
+    waker: Arc<Waker>,
     /// Bytes of a buffer.
     longest: usize,
-    /// It has frames that the other was not rung for.
+    /// It has frames that the other was not woken for.
     touched: bool,
 }
 
@@ -81,7 +81,7 @@ struct Link {
 pub(crate) struct SwitchPort {
     /// To each port, but for itself.
     links: Vec<Option<Link>>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
     table: Table,
     /// Whose turn it is.
     turn: usize,
@@ -100,9 +100,9 @@ pub(crate) fn switch(mtus: &[u16]) -> io::Result<Vec<SwitchPort>> {
         let longest = LINK + TAG + usize::from(*mtu);
         all.push(SwitchPort {
             links: mtus.iter().map(|_| None).collect(),
-            bell: Arc::new(Bell {
+            waker: Arc::new(Waker {
                 event: eventfd(0, flags)?,
-                rung: AtomicBool::new(false),
+                woken: AtomicBool::new(false),
             }),
             table: Table::default(),
             turn: 0,
@@ -131,23 +131,23 @@ fn connect((one, first): (&mut SwitchPort, usize), (two, second): (&mut SwitchPo
             *place = Some(link);
         }
     };
-    let link = |(out, spare), (coming, done), bell| Link {
+    let link = |(out, spare), (coming, done), waker| Link {
         out,
         spare,
         coming,
         done,
-        bell,
+        waker,
         longest,
         touched: false,
     };
-    put(one, second, link(there, leaving, two.bell.clone()));
-    put(two, first, link(back, arriving, one.bell.clone()));
+    put(one, second, link(there, leaving, two.waker.clone()));
+    put(two, first, link(back, arriving, one.waker.clone()));
 }
 
 /// A channel for frames and the one on which their buffers come back: the sending port's ends, and the receiving port's.
 type FrameChannel = (
-    (Sender<Parcel>, Receiver<Parcel>),
-    (Receiver<Parcel>, Sender<Parcel>),
+    (Sender<QueuedFrame>, Receiver<QueuedFrame>),
+    (Receiver<QueuedFrame>, Sender<QueuedFrame>),
 );
 
 /// From one port to another, for frames of up to `longest` bytes, with all buffers at the beginning.
@@ -155,7 +155,7 @@ fn frame_channel(longest: usize) -> FrameChannel {
     let (out, coming) = channel(WAITING);
     let (mut done, spare) = channel(WAITING);
     for _ in 0..WAITING {
-        let empty = Parcel {
+        let empty = QueuedFrame {
             len: 0,
             bytes: vec![0; longest].into_boxed_slice(),
         };
@@ -172,14 +172,14 @@ impl SwitchPort {
 
     /// Readable when something has come.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.event.as_fd()
+        self.waker.event.as_fd()
     }
 
     /// What has come for the guest before this one is nobody's any more.
     pub(super) fn restart(&mut self) {
         for link in self.links.iter_mut().flatten() {
-            while let Some(parcel) = link.coming.pop() {
-                let _ = link.done.push(parcel);
+            while let Some(queued) = link.coming.pop() {
+                let _ = link.done.push(queued);
             }
         }
     }
@@ -214,7 +214,7 @@ impl SwitchPort {
     pub(super) fn flush(&mut self) {
         for link in self.links.iter_mut().flatten() {
             if std::mem::take(&mut link.touched) {
-                link.bell.ring();
+                link.waker.wake();
             }
         }
     }
@@ -224,8 +224,8 @@ impl SwitchPort {
             if let Some(received) = self.next(memory, room, now) {
                 return received;
             }
-            // Who rang before had put something there before.
-            if !self.bell.empty() {
+            // Who woke it before had put something there before.
+            if !self.waker.empty() {
                 return Received::Nothing;
             }
         }
@@ -238,19 +238,19 @@ impl SwitchPort {
             let from = self.turn;
             self.turn = (from + 1) % ports;
             let link = self.links.get_mut(from).and_then(Option::as_mut);
-            let Some((link, parcel)) = link
+            let Some((link, queued)) = link
                 .and_then(|link| Some((link.coming.pop()?, link)))
-                .map(|(parcel, link)| (link, parcel))
+                .map(|(queued, link)| (link, queued))
             else {
                 continue;
             };
-            let frame = parcel.bytes.get(..parcel.len).unwrap_or_default();
+            let frame = queued.bytes.get(..queued.len).unwrap_or_default();
             let source = frame.get(6..).and_then(|rest| rest.first_chunk());
             self.table
                 .learn(source.copied().unwrap_or_default(), from, now);
             let put = memory.scatter(room, 0, frame);
-            let len = parcel.len;
-            let _ = link.done.push(parcel);
+            let len = queued.len;
+            let _ = link.done.push(queued);
             return Some(match put {
                 Ok(()) => Received::Unit {
                     header: Header::default(),
@@ -267,15 +267,15 @@ impl Link {
     /// False when too many wait there, or the frame is too long for it.
     fn give(&mut self, frame: &[u8]) -> bool {
         let fits = frame.len() <= self.longest;
-        let Some(mut parcel) = fits.then(|| self.spare.pop()).flatten() else {
+        let Some(mut queued) = fits.then(|| self.spare.pop()).flatten() else {
             return false;
         };
-        parcel.len = frame.len();
-        for (to, from) in parcel.bytes.iter_mut().zip(frame) {
+        queued.len = frame.len();
+        for (to, from) in queued.bytes.iter_mut().zip(frame) {
             *to = *from;
         }
         // There are no more buffers than places.
-        let _ = self.out.push(parcel);
+        let _ = self.out.push(queued);
         self.touched = true;
         true
     }

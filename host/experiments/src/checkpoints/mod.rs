@@ -23,7 +23,7 @@ use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::{guest, loaders};
 
 use report::CheckpointsReport;
-use testbed::Testbed;
+use testbed::CheckpointTestbed;
 
 /// Measure when the firmware starts what and ends, for the same Linux from a disk, over the network by stock firmware, and by wireboot
 ///
@@ -80,7 +80,7 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     bar.enable_steady_tick(Duration::from_millis(100));
     bar.set_message("has the firmware load recorder.efi");
     let accelerator = arguments.accel.choose(&lab)?;
-    let testbed = Testbed::new(&lab, &programs, accelerator, arguments.size)?;
+    let testbed = CheckpointTestbed::new(&lab, &programs, accelerator, arguments.size)?;
     let mtu = NetworkOptions::default().mtu;
     let (wireboot, ip) = (Some(programs.wireboot.as_path()), IpVersion::V4);
     let host = Host::new(wireboot, busy, accelerator, ip, mtu, Vec::new());

@@ -67,7 +67,7 @@ tell() { b echo "<3>checkpoints: $*" > /dev/kmsg; }
 "#;
 
 /// The machine and what it boots from.
-pub(crate) struct Testbed<'a> {
+pub(crate) struct CheckpointTestbed<'a> {
     lab: &'a Lab,
     network: Network,
     machine: Machine,
@@ -76,7 +76,7 @@ pub(crate) struct Testbed<'a> {
     wireboot: PathBuf,
 }
 
-impl<'a> Testbed<'a> {
+impl<'a> CheckpointTestbed<'a> {
     /// The machine that boots.
     pub(crate) fn machine(&self) -> &Machine {
         &self.machine

@@ -159,7 +159,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
     let root = lab.scratch().join("load");
     fs::create_dir_all(&root).context("making a directory for the files")?;
     let bytes = u64::from(args.size) << 20;
-    let testbed = Testbed {
+    let testbed = LoadTestbed {
         lab: &lab,
         station: &station,
         limit: Duration::from_secs(args.seconds.into()),
@@ -197,7 +197,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
 /// By turns: what changes on the host in the meantime meets all servers alike.
 fn rounds(
     args: &LoadArgs,
-    testbed: &Testbed<'_>,
+    testbed: &LoadTestbed<'_>,
     servers: &[(Kind, String)],
 ) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
@@ -259,7 +259,7 @@ fn file(root: &Path, name: &str, bytes: u64, window: u16) -> Result<Wanted> {
 }
 
 /// What every trial stands on.
-struct Testbed<'a> {
+struct LoadTestbed<'a> {
     lab: &'a Lab,
     station: &'a Station,
     root: PathBuf,
@@ -268,7 +268,7 @@ struct Testbed<'a> {
     ready: Wanted,
 }
 
-impl Testbed<'_> {
+impl LoadTestbed<'_> {
     /// One crowd at one server.
     fn trial(&self, kind: Kind, clients: usize, what: &str) -> Result<Trial> {
         let mut server = Running::start(self.lab, kind, &self.root)?;

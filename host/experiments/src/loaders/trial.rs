@@ -56,7 +56,7 @@ pub(super) struct LoaderTestbed<'a> {
 }
 
 /// What the machine runs, and what of it is timed.
-struct Play {
+struct LoaderRun {
     /// The loader's place among the files that are served.
     loader: String,
     /// A script for it that DHCP names.
@@ -92,9 +92,9 @@ impl LoaderTestbed<'_> {
         machine.preallocate = !cold;
         machine.network = Some(self.testbed.network.card());
         machine.pxe_only(Some(IP));
-        let play = self.play(&loader.program)?;
-        let mut servers = self.serve(loader, network, &play)?;
-        let Transfer { start, end } = self.watch(&machine, &mut servers, play)?;
+        let run = self.run(&loader.program)?;
+        let mut servers = self.serve(loader, network, &run)?;
+        let Transfer { start, end } = self.watch(&machine, &mut servers, run)?;
         Ok(match loader.unit {
             Unit::MbitS => self.bytes as f64 * 8.0 / (end - start) / 1e6,
             Unit::Ms => (end - start) * 1e3,
@@ -102,7 +102,7 @@ impl LoaderTestbed<'_> {
     }
 
     /// Puts the loader's files in place.
-    fn play(&self, program: &Program) -> Result<Play> {
+    fn run(&self, program: &Program) -> Result<LoaderRun> {
         let Testbed { root, .. } = &self.testbed;
         let file = files::name(self.bytes);
         let span = |end| Span::new(&file, self.bytes, SpanBegin::Asked, end);
@@ -117,7 +117,7 @@ impl LoaderTestbed<'_> {
                 };
                 let job = format!("{verb} {wanted}\n");
                 embed::configuration(&self.programs.callers, &job, &root.join(name))?;
-                Play {
+                LoaderRun {
                     loader: name.to_owned(),
                     script: None,
                     span: span(SpanEnd::Console),
@@ -129,7 +129,7 @@ impl LoaderTestbed<'_> {
                 shim_and_grub(root, "")?;
                 let grub = "grubx64.efi";
                 let bytes = fs::metadata(root.join(FOLDER).join(grub))?.len();
-                Play {
+                LoaderRun {
                     loader: format!("{FOLDER}/bootnetx64.efi"),
                     script: None,
                     span: Span::new(grub, bytes, SpanBegin::Asked, SpanEnd::Acknowledged),
@@ -145,7 +145,7 @@ impl LoaderTestbed<'_> {
                 );
                 shim_and_grub(root, &menu)?;
                 let bytes = fs::metadata(root.join(initrd))?.len();
-                Play {
+                LoaderRun {
                     loader: format!("{FOLDER}/bootnetx64.efi"),
                     script: None,
                     span: Span::new(initrd, bytes, SpanBegin::PowerOn, SpanEnd::Next(NEXT)),
@@ -160,7 +160,7 @@ impl LoaderTestbed<'_> {
                 );
                 // GRUB ends a file that breaks off as if it had come to its end, and tells how much there was.
                 let read = format!(r"{}\.00MiB", self.bytes / files::MIB);
-                Play {
+                LoaderRun {
                     loader: self.testbed.grub(&script)?,
                     script: None,
                     span: span(SpanEnd::Next(NEXT)),
@@ -175,7 +175,7 @@ impl LoaderTestbed<'_> {
                     "#!ipxe\nimgfetch {wanted} && imgfetch {next} || echo it failed\nsleep 1000\n"
                 );
                 self.testbed.write(name, &script)?;
-                Play {
+                LoaderRun {
                     loader: self.testbed.offer(program)?,
                     script: Some(name.to_owned()),
                     span: span(SpanEnd::Next(NEXT)),
@@ -188,13 +188,13 @@ impl LoaderTestbed<'_> {
     }
 
     /// Starts the servers, with the loader as the firmware's boot program, or behind wireboot.
-    fn serve(&self, loader: &Loader, network: &Network, play: &Play) -> Result<Servers> {
+    fn serve(&self, loader: &Loader, network: &Network, run: &LoaderRun) -> Result<Servers> {
         let Testbed {
             lab, command, root, ..
         } = &self.testbed;
         let mut boot = BootFile {
-            firmware: play.loader.clone(),
-            ipxe: play.script.clone(),
+            firmware: run.loader.clone(),
+            ipxe: run.script.clone(),
             wireboot: None,
         };
         if let Some(near_end) = network.wireboot {
@@ -206,7 +206,7 @@ impl LoaderTestbed<'_> {
             embed::configuration(&self.programs.wireboot, settings, &root.join(program))?;
             let entry = format!(
                 "timeout 0\ntitle loader\nefi tftp://{SERVER}/{}\n",
-                play.loader
+                run.loader
             );
             self.testbed.write(conf, &entry)?;
             boot.firmware = program.to_owned();
@@ -220,13 +220,13 @@ impl LoaderTestbed<'_> {
     }
 
     /// Switches the machine on, and takes the time.
-    fn watch(&self, machine: &Machine, servers: &mut Servers, play: Play) -> Result<Transfer> {
-        let Play {
+    fn watch(&self, machine: &Machine, servers: &mut Servers, run: LoaderRun) -> Result<Transfer> {
+        let LoaderRun {
             mut span,
             has_it,
             is_right,
             ..
-        } = play;
+        } = run;
         let observer = Observer::start(self.testbed.lab, View::Client, IP)?;
         let mut running = machine.start(self.testbed.lab, "loader", |_| {})?;
         let power_on = Instant::now();

@@ -41,7 +41,7 @@ const FETCH: u32 = 20;
 const END: &str = "faults: end";
 
 /// A guest, ready to be switched on, but for its card.
-pub(super) struct Play {
+pub(super) struct GuestSetup {
     pub machine: Machine,
     /// What the card serves.
     pub directory: PathBuf,
@@ -110,54 +110,54 @@ impl Guest {
         lab: &Lab,
         accelerator: Accelerator,
         wireboot: &Path,
-    ) -> Result<Play> {
+    ) -> Result<GuestSetup> {
         let place = lab.scratch().join(format!("{self:?}"));
         let directory = place.join("served");
         fs::create_dir_all(&directory).context("making a directory to serve")?;
         let (version, firmware) = ovmf(Package::installed("ovmf"))?;
-        let mut play = Play {
+        let mut setup = GuestSetup {
             machine: Machine::new(accelerator),
             directory,
             digests: Vec::new(),
             version: format!("OVMF {version}"),
         };
-        play.machine.firmware = firmware;
-        play.machine.network = Some(NetworkCard::new(String::new()));
-        play.machine.pxe_only(Some(IpVersion::V4));
+        setup.machine.firmware = firmware;
+        setup.machine.network = Some(NetworkCard::new(String::new()));
+        setup.machine.pxe_only(Some(IpVersion::V4));
         match self {
             Self::Ovmf => {
                 // The server names wireboot.efi to firmware.
-                play.digest_program("wireboot.efi", &place)?;
+                setup.digest_program("wireboot.efi", &place)?;
             }
             Self::Ipxe => {
                 let package = Package::installed("ipxe")?;
                 let program =
                     package.file(&["usr/lib/ipxe/ipxe-amd64.efi", "usr/lib/ipxe/ipxe.efi"])?;
-                play.stick(&place, |to| {
+                setup.stick(&place, |to| {
                     fs::copy(&program, to).context("copying iPXE").map(drop)
                 })?;
-                play.digest_program(DIGEST, &place)?;
+                setup.digest_program(DIGEST, &place)?;
                 let script =
                     format!("#!ipxe\nchain http://{SERVER}/{DIGEST} ||\necho {END}\nsleep 1000\n");
-                play.serve("boot.ipxe", script.as_bytes())?;
-                play.version = format!("iPXE {}", package.version);
+                setup.serve("boot.ipxe", script.as_bytes())?;
+                setup.version = format!("iPXE {}", package.version);
             }
             Self::Grub => {
                 let [file, ..] = FILES;
-                play.files(&[file])?;
+                setup.files(&[file])?;
                 let script =
                     format!("net_dhcp\nsha256sum (http,{SERVER})/{file}\necho {END}\nsleep 1000\n");
                 let config = place.join("grub.cfg");
                 fs::write(&config, script).context("writing grub.cfg")?;
                 let modules = ["efinet", "http", "hashsum", "gcry_sha256", "echo", "sleep"];
-                play.stick(&place, |to| grub::image(to, &config, &modules, None))?;
+                setup.stick(&place, |to| grub::image(to, &config, &modules, None))?;
                 // The firmware looks for drivers of what it could boot from.
-                play.boot_index(Some(2));
+                setup.boot_index(Some(2));
                 let package = Package::installed("grub-efi-amd64-bin")?;
-                play.version = format!("GRUB {}", package.version);
+                setup.version = format!("GRUB {}", package.version);
             }
             Self::Linux => {
-                play.files(&FILES)?;
+                setup.files(&FILES)?;
                 let kernel = Kernel::cached()?;
                 // Its own option for that, -T, crashes where busybox is linked dynamically.
                 let gets = FILES.map(|file| format!(" && get {file}"));
@@ -173,29 +173,29 @@ impl Guest {
                 );
                 let ram_disk = place.join("initrd");
                 write_ram_disk(&ram_disk, &kernel, "10.77.0.40/24", &[], &script)?;
-                play.machine.kernel = Some(DirectKernel {
+                setup.machine.kernel = Some(DirectKernel {
                     kernel: kernel.image.clone(),
                     initrd: Some(ram_disk),
                     command_line: OPTIONS.to_owned(),
                 });
-                play.machine.firmware = Firmware::SeaBios;
-                play.machine.firmware_configuration.clear();
-                play.boot_index(None);
-                play.version = format!("Linux {}", kernel.release);
+                setup.machine.firmware = Firmware::SeaBios;
+                setup.machine.firmware_configuration.clear();
+                setup.boot_index(None);
+                setup.version = format!("Linux {}", kernel.release);
             }
             Self::Wireboot => {
-                play.stick(&place, |to| {
+                setup.stick(&place, |to| {
                     embed::configuration(wireboot, "patience 20\n", to)
                 })?;
-                play.linux()?;
-                play.version = format!("wireboot {}", env!("CARGO_PKG_VERSION"));
+                setup.linux()?;
+                setup.version = format!("wireboot {}", env!("CARGO_PKG_VERSION"));
             }
         }
-        Ok(play)
+        Ok(setup)
     }
 }
 
-impl Play {
+impl GuestSetup {
     fn serve(&self, name: &str, content: &[u8]) -> Result<()> {
         fs::write(self.directory.join(name), content).with_context(|| format!("writing {name}"))
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::guest::{Guest, Play};
+use super::guest::{Guest, GuestSetup};
 use super::report::Cell;
 use super::verdict::{Judge, Verdict};
 use wireboot_lab::netns::Lab;
@@ -28,7 +28,7 @@ pub(super) struct NicFaultTestbed<'a> {
     seed: u64,
     /// This program, with no wireboot.efi beside it that the server in the card would take.
     program: PathBuf,
-    plays: Vec<(Guest, Play)>,
+    setups: Vec<(Guest, GuestSetup)>,
 }
 
 impl<'a> NicFaultTestbed<'a> {
@@ -45,23 +45,23 @@ impl<'a> NicFaultTestbed<'a> {
         let program = lab.scratch().join("wireboot");
         let own = std::env::current_exe().context("finding this program's own file")?;
         fs::copy(own, &program).context("copying this program")?;
-        let plays = Guest::ALL.into_iter().map(|guest| {
-            let play = guest.prepare(lab, accelerator, wireboot);
-            Ok((guest, play.with_context(|| guest.name())?))
+        let setups = Guest::ALL.into_iter().map(|guest| {
+            let setup = guest.prepare(lab, accelerator, wireboot);
+            Ok((guest, setup.with_context(|| guest.name())?))
         });
         Ok(Self {
             lab,
             seed,
             program,
-            plays: plays.collect::<Result<_>>()?,
+            setups: setups.collect::<Result<_>>()?,
         })
     }
 
     /// The version of each guest.
     pub(super) fn versions(&self) -> Vec<String> {
-        self.plays
+        self.setups
             .iter()
-            .map(|(_, play)| play.version.clone())
+            .map(|(_, setup)| setup.version.clone())
             .collect()
     }
 
@@ -81,20 +81,20 @@ impl<'a> NicFaultTestbed<'a> {
     }
 
     fn boot_once(&self, kind: &'static str, guest: Guest, name: &str) -> Result<Cell> {
-        let (_, play) = self
-            .plays
+        let (_, setup) = self
+            .setups
             .iter()
             .find(|(of, _)| *of == guest)
             .with_context(|| guest.name())?;
-        let judge = Judge::new(guest, &play.digests)?;
+        let judge = Judge::new(guest, &setup.digests)?;
         let mut card = self.lab.command(&self.program);
         card.args(["nic", "serve"])
-            .arg(&play.directory)
+            .arg(&setup.directory)
             .args(["--fault", &format!("{kind},seed={}", self.seed)])
             // With it, files take too few buffers for each fault to come.
             .args(["--placement", "none"]);
         let nic = Nic::launch_as(self.lab, &format!("{name}-card"), card)?;
-        let mut machine = play.machine.clone();
+        let mut machine = setup.machine.clone();
         nic.attach(&mut machine)?;
         let mut running = machine.start(self.lab, name, |_| {})?;
         let begin = Instant::now();

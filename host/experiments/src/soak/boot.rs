@@ -31,7 +31,7 @@ const BUS_MASTER: u16 = 1 << 2;
 
 /// Where the boots take place.
 #[derive(Debug)]
-pub struct Testbed<'a> {
+pub struct SoakTestbed<'a> {
     /// The namespaces in which everything runs.
     pub lab: &'a Lab,
     /// What is booted.
@@ -76,7 +76,7 @@ pub struct Failure {
     pub server: String,
 }
 
-impl Testbed<'_> {
+impl SoakTestbed<'_> {
     /// Boots as planned.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Testbed<'_> {
 
 /// A boot under way. Fields are dropped in this order.
 struct Story<'a> {
-    testbed: &'a Testbed<'a>,
+    testbed: &'a SoakTestbed<'a>,
     deadline: Instant,
     machine: RunningMachine,
     mac: String,
@@ -116,7 +116,7 @@ struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    fn begin(testbed: &'a Testbed<'a>, plan: &Plan) -> Result<Self> {
+    fn begin(testbed: &'a SoakTestbed<'a>, plan: &Plan) -> Result<Self> {
         let deadline = Instant::now() + testbed.limit;
         let engines = plan.engines.number(testbed.processors);
         let options = NetworkOptions {
@@ -366,7 +366,7 @@ impl<'a> Story<'a> {
     }
 }
 
-fn serve(testbed: &Testbed<'_>) -> Result<Server> {
+fn serve(testbed: &SoakTestbed<'_>) -> Result<Server> {
     Server::start(
         testbed.lab,
         testbed.lab.command(&testbed.server),

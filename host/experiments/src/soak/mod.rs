@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub use self::boot::{Facts, Failure, Testbed};
+pub use self::boot::{Facts, Failure, SoakTestbed};
 pub use self::plan::{Engines, Fault, Plan};
 pub use self::system::System;
 use report::{Boot, SoakReport};
@@ -86,7 +86,7 @@ pub fn run(arguments: SoakArgs) -> Result<()> {
         // Four are enough for the most engines.
         u32::try_from(all.clamp(4, 8)).unwrap_or(4)
     });
-    let testbed = Testbed {
+    let testbed = SoakTestbed {
         lab: &lab,
         system: System::new(&lab.scratch().join("system"), &program, DATA)?,
         server: std::env::current_exe().context("finding this program's own file")?,
@@ -133,7 +133,7 @@ fn save(report: &SoakReport, arguments: &SoakArgs) -> Result<()> {
 
 /// Boots, with `save` called after each.
 fn boots(
-    testbed: &Testbed<'_>,
+    testbed: &SoakTestbed<'_>,
     numbers: &[u32],
     report: &mut SoakReport,
     save: impl Fn(&SoakReport) -> Result<()>,

@@ -272,14 +272,14 @@ mod tests {
     const AGAIN: Duration = Duration::from_millis(100);
 
     /// A server, and machines of its network: this host's other addresses.
-    struct Scene {
+    struct Fixture {
         at: SocketAddr,
         log: tempfile::NamedTempFile,
         stop: Stop,
         thread: Option<std::thread::JoinHandle<()>>,
     }
 
-    impl Scene {
+    impl Fixture {
         fn new(address: IpAddr, network: (IpAddr, u8), machine: &Machine) -> Self {
             Self::with(address, network, machine, Turns::default())
         }
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    impl Drop for Scene {
+    impl Drop for Fixture {
         fn drop(&mut self) {
             self.stop.set();
             self.thread.take().unwrap().join().unwrap();
@@ -338,14 +338,14 @@ mod tests {
         }
 
         /// Asks until there is an answer.
-        fn ask(&self, scene: &Scene, request: Request) -> Answer {
+        fn ask(&self, fixture: &Fixture, request: Request) -> Answer {
             let begun = Instant::now();
             self.control.set_read_timeout(Some(AGAIN)).unwrap();
             while begun.elapsed() < PATIENCE {
-                self.say(scene, request);
+                self.say(fixture, request);
                 let mut answer = [0; 128];
                 while let Ok((len, from)) = self.control.recv_from(&mut answer) {
-                    assert_eq!(from, scene.at);
+                    assert_eq!(from, fixture.at);
                     let answer = Answer::parse(&answer[..len]).unwrap();
                     if answer.number() == number(request) {
                         return answer;
@@ -355,13 +355,13 @@ mod tests {
             panic!("no answer to {request:?}");
         }
 
-        fn say(&self, scene: &Scene, request: Request) {
+        fn say(&self, fixture: &Fixture, request: Request) {
             let text = request.emit();
-            self.control.send_to(text.as_bytes(), scene.at).unwrap();
+            self.control.send_to(text.as_bytes(), fixture.at).unwrap();
         }
 
-        fn token(&self, scene: &Scene) -> u64 {
-            match self.ask(scene, Request::Hello { number: 7 }) {
+        fn token(&self, fixture: &Fixture) -> u64 {
+            match self.ask(fixture, Request::Hello { number: 7 }) {
                 Answer::Welcome { token, .. } => token,
                 other => panic!("{other:?}"),
             }
@@ -378,8 +378,8 @@ mod tests {
             (lengths, count)
         }
 
-        fn gets_nothing(&self, scene: &Scene, request: Request) {
-            self.say(scene, request);
+        fn gets_nothing(&self, fixture: &Fixture, request: Request) {
+            self.say(fixture, request);
             assert_eq!(self.lengths().1, 0, "{request:?}");
             self.control.set_nonblocking(true).unwrap();
             assert!(self.control.recv(&mut [0; 8]).is_err(), "{request:?}");
@@ -412,11 +412,11 @@ mod tests {
         let v6 = IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]);
         for (server, machine) in [(v4(1), v4(2)), (v6, v6)] {
             let machine = Machine::new(machine);
-            let scene = Scene::new(server, (server, 24), &machine);
-            let token = machine.token(&scene);
+            let fixture = Fixture::new(server, (server, 24), &machine);
+            let token = machine.token(&fixture);
             for payload in [1452, 18] {
                 let wanted = send(payload.into(), token, payload, 2000);
-                let answer = machine.ask(&scene, wanted);
+                let answer = machine.ask(&fixture, wanted);
                 let Answer::Sent {
                     datagrams, micros, ..
                 } = answer
@@ -429,10 +429,10 @@ mod tests {
                 assert_eq!(lengths, HashSet::from([payload.into()]));
                 assert!((1..=datagrams).contains(&count));
                 // The answer was lost: it is said again, and nothing more sent.
-                assert_eq!(machine.ask(&scene, wanted), answer);
+                assert_eq!(machine.ask(&fixture, wanted), answer);
                 assert_eq!(machine.lengths().1, 0);
                 let bytes = datagrams * u64::from(payload);
-                assert!(scene.log().contains(&format!("\"bytes\":{bytes}")));
+                assert!(fixture.log().contains(&format!("\"bytes\":{bytes}")));
             }
         }
     }
@@ -441,17 +441,17 @@ mod tests {
     fn nobody_else_gets_any() {
         let machine = Machine::new(v4(12));
         let port = machine.data_port();
-        let scene = Scene::new(v4(11), (v4(11), 28), &machine);
-        let token = machine.token(&scene);
-        machine.gets_nothing(&scene, send(1, token ^ 1, 18, 2000));
+        let fixture = Fixture::new(v4(11), (v4(11), 28), &machine);
+        let token = machine.token(&fixture);
+        machine.gets_nothing(&fixture, send(1, token ^ 1, 18, 2000));
         // It counts no frames: others' come by that interface, too.
-        machine.gets_nothing(&scene, Request::Count { number: 2, token });
+        machine.gets_nothing(&fixture, Request::Count { number: 2, token });
         let other = Machine::at(v4(13), port);
-        other.gets_nothing(&scene, send(3, token, 18, 2000));
+        other.gets_nothing(&fixture, send(3, token, 18, 2000));
         let stranger = Machine::at(v4(16), port);
-        stranger.gets_nothing(&scene, Request::Hello { number: 4 });
-        assert_eq!(scene.log(), "");
-        machine.ask(&scene, send(5, token, 18, 2000));
+        stranger.gets_nothing(&fixture, Request::Hello { number: 4 });
+        assert_eq!(fixture.log(), "");
+        machine.ask(&fixture, send(5, token, 18, 2000));
     }
 
     #[test]
@@ -459,23 +459,23 @@ mod tests {
         let turns = Turns::default();
         let machine = Machine::new(v4(32));
         let other = Machine::at(v4(33), machine.data_port());
-        let scenes =
-            [31, 34].map(|last| Scene::with(v4(last), (v4(last), 24), &machine, turns.clone()));
-        let tokens = [machine.token(&scenes[0]), other.token(&scenes[1])];
+        let fixtures =
+            [31, 34].map(|last| Fixture::with(v4(last), (v4(last), 24), &machine, turns.clone()));
+        let tokens = [machine.token(&fixtures[0]), other.token(&fixtures[1])];
         let begun = Instant::now();
         // Longer than a network has to bear it.
-        machine.say(&scenes[0], send(1, tokens[0], 18, MAX_MICROS));
+        machine.say(&fixtures[0], send(1, tokens[0], 18, MAX_MICROS));
         machine.data.set_read_timeout(Some(PATIENCE)).unwrap();
         machine.data.recv(&mut [0; 64]).unwrap();
         // It waits in that server's queue.
-        machine.say(&scenes[0], send(3, tokens[0], 18, 1000));
-        let answer = other.ask(&scenes[1], send(2, tokens[1], 18, 1000));
+        machine.say(&fixtures[0], send(3, tokens[0], 18, 1000));
+        let answer = other.ask(&fixtures[1], send(2, tokens[1], 18, 1000));
         assert!(matches!(answer, Answer::Sent { number: 2, .. }));
         assert!(begun.elapsed() >= LONGEST * 2, "{:?}", begun.elapsed());
         // What was asked for in vain meanwhile is not served.
-        assert_eq!(scenes[1].log().lines().count(), 1);
-        assert_eq!(scenes[0].log().lines().count(), 1);
-        let answer = machine.ask(&scenes[0], send(1, tokens[0], 18, MAX_MICROS));
+        assert_eq!(fixtures[1].log().lines().count(), 1);
+        assert_eq!(fixtures[0].log().lines().count(), 1);
+        let answer = machine.ask(&fixtures[0], send(1, tokens[0], 18, MAX_MICROS));
         let Answer::Sent { micros, .. } = answer else {
             panic!("{answer:?}");
         };

@@ -28,7 +28,7 @@ const VERSIONS: [(IpAddr, IpAddr); 2] = [
 ];
 
 /// A station, its directory and its events.
-struct Scene {
+struct Fixture {
     scratch: TempDir,
     station: Station,
     now: Duration,
@@ -51,7 +51,7 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 
-impl Scene {
+impl Fixture {
     fn new(files: &[(&str, &[u8])]) -> Self {
         Self::on(0, files)
     }
@@ -229,7 +229,7 @@ fn udp(frame: &[u8]) -> (u16, u16, &[u8]) {
 
 #[test]
 fn who_asks_for_its_address_is_told() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     let request = |target_ipv4| {
         let header = Ethernet2Header {
             source: CLIENT,
@@ -245,8 +245,8 @@ fn who_asks_for_its_address_is_told() {
         };
         [&header.to_bytes()[..], &arp.to_bytes()].concat()
     };
-    scene.take(&request(ADDRESS.octets()));
-    let reply = scene.next().unwrap();
+    fixture.take(&request(ADDRESS.octets()));
+    let reply = fixture.next().unwrap();
     assert_eq!((&reply[..6], &reply[6..12]), (&CLIENT[..], &MAC[..]));
     // Operation, its own addresses, the client's.
     assert_eq!(reply[20..22], [0, 2]);
@@ -258,15 +258,19 @@ fn who_asks_for_its_address_is_told() {
         (&reply[32..38], &reply[38..42]),
         (&CLIENT[..], &CLIENT_ADDRESS.octets()[..])
     );
-    scene.take(&request([10, 77, 0, 9]));
-    assert_eq!(scene.next(), None);
+    fixture.take(&request([10, 77, 0, 9]));
+    assert_eq!(fixture.next(), None);
     // It has an address of the range by hand.
-    assert!(scene.events().contains("dhcp-in-use"), "{}", scene.events());
+    assert!(
+        fixture.events().contains("dhcp-in-use"),
+        "{}",
+        fixture.events()
+    );
 }
 
 #[test]
 fn an_echo_comes_back() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     let builder = |to: Ipv4Addr| {
         etherparse::PacketBuilder::ethernet2(CLIENT, MAC)
             .ipv4(CLIENT_ADDRESS.octets(), to.octets(), 64)
@@ -274,8 +278,8 @@ fn an_echo_comes_back() {
     };
     let mut frame = Vec::new();
     builder(ADDRESS).write(&mut frame, b"abcde").unwrap();
-    scene.take(&frame);
-    let reply = scene.next().unwrap();
+    fixture.take(&frame);
+    let reply = fixture.next().unwrap();
     let mut expected = Vec::new();
     etherparse::PacketBuilder::ethernet2(MAC, CLIENT)
         .ipv4(ADDRESS.octets(), CLIENT_ADDRESS.octets(), 64)
@@ -286,15 +290,15 @@ fn an_echo_comes_back() {
     assert_eq!(reply[..14], expected[..14]);
     // Whose bytes changed on the way.
     *frame.last_mut().unwrap() ^= 1;
-    scene.take(&frame);
+    fixture.take(&frame);
     let mut other = Vec::new();
     builder(CLIENT_ADDRESS).write(&mut other, b"").unwrap();
-    scene.take(&other);
-    assert_eq!(scene.next(), None);
+    fixture.take(&other);
+    assert_eq!(fixture.next(), None);
 }
 
 /// What a client of this class is told to boot.
-fn boot_file(scene: &mut Scene, class: &str, architecture: u16, user: Option<&[u8]>) -> String {
+fn boot_file(fixture: &mut Fixture, class: &str, architecture: u16, user: Option<&[u8]>) -> String {
     let mut discover = Message::request(MessageType::Discover, 77, CLIENT);
     discover.options.set(option::VENDOR_CLASS, class);
     discover
@@ -308,8 +312,8 @@ fn boot_file(scene: &mut Scene, class: &str, architecture: u16, user: Option<&[u
         mac: [0xff; 6],
         address: (Ipv4Addr::BROADCAST, SERVER_PORT).into(),
     };
-    scene.take(&frame::datagram(CLIENT, from, to, &discover.emit()));
-    let offer = scene.next().unwrap();
+    fixture.take(&frame::datagram(CLIENT, from, to, &discover.emit()));
+    let offer = fixture.next().unwrap();
     assert_eq!(offer[..6], CLIENT);
     let (source, destination, payload) = udp(&offer);
     assert_eq!((source, destination), (SERVER_PORT, CLIENT_PORT));
@@ -318,28 +322,28 @@ fn boot_file(scene: &mut Scene, class: &str, architecture: u16, user: Option<&[u
     let [10, 77, network, 128..=254] = offer.yiaddr.octets() else {
         panic!("{}", offer.yiaddr);
     };
-    assert_eq!(scene.station.host.address.octets(), [10, 77, network, 1]);
+    assert_eq!(fixture.station.host.address.octets(), [10, 77, network, 1]);
     offer.boot_file().unwrap().to_owned()
 }
 
 #[test]
 fn machines_are_told_what_to_boot() {
-    let mut scene = Scene::new(&[("wireboot.efi", b"MZ")]);
+    let mut fixture = Fixture::new(&[("wireboot.efi", b"MZ")]);
     assert_eq!(
-        boot_file(&mut scene, "PXEClient:Arch:00007", 7, None),
+        boot_file(&mut fixture, "PXEClient:Arch:00007", 7, None),
         "wireboot.efi"
     );
-    let by_http = boot_file(&mut scene, "HTTPClient:Arch:00016", 16, None);
+    let by_http = boot_file(&mut fixture, "HTTPClient:Arch:00016", 16, None);
     assert_eq!(by_http, "http://10.77.0.1/wireboot.efi");
-    let wireboot = boot_file(&mut scene, "PXEClient", 7, Some(b"\x08wireboot"));
+    let wireboot = boot_file(&mut fixture, "PXEClient", 7, Some(b"\x08wireboot"));
     assert_eq!(wireboot, "http://10.77.0.1/wireboot.conf");
 }
 
 #[test]
 fn each_network_has_its_addresses() {
     for network in [1, 15] {
-        let mut scene = Scene::on(network, &[("wireboot.efi", b"MZ")]);
-        let by_http = boot_file(&mut scene, "HTTPClient:Arch:00016", 16, None);
+        let mut fixture = Fixture::on(network, &[("wireboot.efi", b"MZ")]);
+        let by_http = boot_file(&mut fixture, "HTTPClient:Arch:00016", 16, None);
         assert_eq!(by_http, format!("http://10.77.{network}.1/wireboot.efi"));
     }
 }
@@ -365,23 +369,23 @@ fn ack(block: u16) -> Vec<u8> {
 
 /// Reads a file by TFTP; the frame of each number in `lost` is lost on its way to the client. The file, or the server's error.
 fn read_by_tftp(
-    scene: &mut Scene,
+    fixture: &mut Fixture,
     name: &str,
     options: TransferOptions,
     lost: impl Fn(u32) -> bool,
 ) -> Result<Vec<u8>, (ErrorCode, String)> {
     const PORT: u16 = 3000;
     let packet = request(name, options);
-    scene.say(PORT, 69, &packet);
+    fixture.say(PORT, 69, &packet);
     let block_size = usize::from(options.block_size.unwrap_or(512));
     let window = options.window_size.unwrap_or(1);
     let (mut file, mut expected, mut frames, mut unacknowledged) = (Vec::new(), 1u16, 0, 0);
     let mut silent = 0;
     loop {
-        let Some(frame) = scene.next() else {
+        let Some(frame) = fixture.next() else {
             silent += 1;
             assert!(silent < 100, "the transfer stands still");
-            scene.now = scene.station.due().unwrap_or_default().max(scene.now);
+            fixture.now = fixture.station.due().unwrap_or_default().max(fixture.now);
             continue;
         };
         frames += 1;
@@ -390,12 +394,12 @@ fn read_by_tftp(
         }
         silent = 0;
         let (port, _, payload) = udp(&frame);
-        let acknowledge = |scene: &mut Scene, block| {
-            scene.say(PORT, port, &ack(block));
-            scene.now += Duration::from_millis(1);
+        let acknowledge = |fixture: &mut Fixture, block| {
+            fixture.say(PORT, port, &ack(block));
+            fixture.now += Duration::from_millis(1);
         };
         match Packet::parse(payload).unwrap() {
-            Packet::Oack(_) => acknowledge(scene, 0),
+            Packet::Oack(_) => acknowledge(fixture, 0),
             Packet::Data { block, payload } if block == expected => {
                 file.extend_from_slice(payload);
                 expected = expected.wrapping_add(1);
@@ -403,17 +407,17 @@ fn read_by_tftp(
                 let last = payload.len() < block_size;
                 if last || unacknowledged == window {
                     unacknowledged = 0;
-                    acknowledge(scene, block);
+                    acknowledge(fixture, block);
                 }
                 if last {
                     // The server ends, too.
-                    assert_eq!(scene.next(), None);
+                    assert_eq!(fixture.next(), None);
                     return Ok(file);
                 }
             }
             Packet::Data { .. } => {
                 unacknowledged = 0;
-                acknowledge(scene, expected.wrapping_sub(1));
+                acknowledge(fixture, expected.wrapping_sub(1));
             }
             Packet::Error { code, text } => {
                 return Err((code, String::from_utf8(text.to_vec()).unwrap()));
@@ -434,25 +438,25 @@ fn options(block_size: u16, window_size: u16) -> TransferOptions {
 #[test]
 fn files_come_by_tftp() {
     let file = bytes(100_000);
-    let mut scene = Scene::new(&[("file", &file), ("empty", b""), ("even", &file[..1024])]);
+    let mut fixture = Fixture::new(&[("file", &file), ("empty", b""), ("even", &file[..1024])]);
     let whole = |_| false;
     for ends in VERSIONS {
-        scene.ends = ends;
+        fixture.ends = ends;
         for asked in [
             TransferOptions::default(),
             options(1448, 1),
             options(1448, 8),
             options(8, 64),
         ] {
-            assert!(read_by_tftp(&mut scene, "file", asked, whole).as_ref() == Ok(&file));
-            assert_eq!(scene.flows(), 0);
+            assert!(read_by_tftp(&mut fixture, "file", asked, whole).as_ref() == Ok(&file));
+            assert_eq!(fixture.flows(), 0);
         }
     }
     for (name, len) in [("empty", 0), ("even", 1024)] {
-        let got = read_by_tftp(&mut scene, name, TransferOptions::default(), whole);
+        let got = read_by_tftp(&mut fixture, name, TransferOptions::default(), whole);
         assert!(got.as_deref() == Ok(&file[..len]), "{name}");
     }
-    let events = scene.events();
+    let events = fixture.events();
     assert_eq!(events.matches("tftp-start").count(), 10);
     assert_eq!(events.matches("tftp-done").count(), 10, "{events}");
     assert!(!events.contains("sent again"), "{events}");
@@ -461,24 +465,24 @@ fn files_come_by_tftp() {
 #[test]
 fn no_block_is_longer_than_the_link_takes() {
     let file = bytes(10_000);
-    let mut scene = Scene::new(&[("file", &file)]);
+    let mut fixture = Fixture::new(&[("file", &file)]);
     // Over IPv6 not for a machine either that takes datagrams longer than the MTU.
     for (ends, long, granted) in [
         (VERSIONS[0], false, b"1468"),
         (VERSIONS[1], false, b"1448"),
         (VERSIONS[1], true, b"1448"),
     ] {
-        scene.ends = ends;
-        scene.station.send_long_datagrams(long);
-        scene.say(3000, 69, &request("file", options(9000, 4)));
-        let oack = scene.next().unwrap();
+        fixture.ends = ends;
+        fixture.station.send_long_datagrams(long);
+        fixture.say(3000, 69, &request("file", options(9000, 4)));
+        let oack = fixture.next().unwrap();
         let (port, _, payload) = udp(&oack);
         assert!(payload.windows(4).any(|w| w == granted), "{payload:?}");
-        scene.say(3000, port, &ack(0));
-        let window = scene.all();
+        fixture.say(3000, port, &ack(0));
+        let window = fixture.all();
         assert_eq!(window.len(), 4);
         assert!(window.iter().all(|frame| frame.len() == 14 + MTU));
-        scene.station.forget_flows();
+        fixture.station.forget_flows();
     }
 }
 
@@ -486,12 +490,12 @@ fn no_block_is_longer_than_the_link_takes() {
 #[test]
 fn long_blocks_are_to_be_cut_to_fragments() {
     let file = bytes(200_000);
-    let mut scene = Scene::new(&[("file", &file)]);
-    scene.station.send_long_datagrams(true);
+    let mut fixture = Fixture::new(&[("file", &file)]);
+    fixture.station.send_long_datagrams(true);
     for (block, window) in [(65_464, 1), (65_464, 8), (1469, 4), (1468, 4), (9000, 5)] {
-        let whole = read_by_tftp(&mut scene, "file", options(block, window), |_| false);
+        let whole = read_by_tftp(&mut fixture, "file", options(block, window), |_| false);
         assert!(whole.as_ref() == Ok(&file), "{block}");
-        let lossy = read_by_tftp(&mut scene, "file", options(block, window), |n| n % 3 == 0);
+        let lossy = read_by_tftp(&mut fixture, "file", options(block, window), |n| n % 3 == 0);
         assert!(lossy.as_ref() == Ok(&file), "{block}");
     }
 }
@@ -501,14 +505,17 @@ fn long_blocks_are_to_be_cut_to_fragments() {
 #[test]
 fn the_headers_of_a_long_block_say_that_it_may_be_cut() {
     let file = bytes(200_000);
-    let mut scene = Scene::new(&[("file", &file)]);
-    scene.station.send_long_datagrams(true);
+    let mut fixture = Fixture::new(&[("file", &file)]);
+    fixture.station.send_long_datagrams(true);
     let packet = request("file", options(65_464, 2));
-    scene.say(3000, 69, &packet);
-    let port = udp(&scene.next().unwrap()).0;
-    scene.say(3000, port, &ack(0));
+    fixture.say(3000, 69, &packet);
+    let port = udp(&fixture.next().unwrap()).0;
+    fixture.say(3000, port, &ack(0));
     for id in [1, 2] {
-        let frame = scene.station.next(scene.now, Longest::default()).unwrap();
+        let frame = fixture
+            .station
+            .next(fixture.now, Longest::default())
+            .unwrap();
         assert_eq!(frame.cut, Some(Cut::Fragments(1480)));
         let partial = frame.partial.unwrap();
         assert_eq!((partial.start, partial.offset), (34, 6));
@@ -523,19 +530,19 @@ fn the_headers_of_a_long_block_say_that_it_may_be_cut() {
 #[test]
 fn blocks_that_are_lost_come_again() {
     let file = bytes(100_000);
-    let mut scene = Scene::new(&[("file", &file)]);
+    let mut fixture = Fixture::new(&[("file", &file)]);
     for window in [1, 8] {
-        let got = read_by_tftp(&mut scene, "file", options(1468, window), |n| n % 7 == 3);
+        let got = read_by_tftp(&mut fixture, "file", options(1468, window), |n| n % 7 == 3);
         assert!(got.as_ref() == Ok(&file));
     }
-    assert!(scene.events().contains("sent again"));
+    assert!(fixture.events().contains("sent again"));
 }
 
 #[test]
 fn what_is_not_there_is_refused() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     let options = TransferOptions::default();
-    let error = read_by_tftp(&mut scene, "nothing", options, |_| false).unwrap_err();
+    let error = read_by_tftp(&mut fixture, "nothing", options, |_| false).unwrap_err();
     assert_eq!(
         error,
         (
@@ -543,30 +550,30 @@ fn what_is_not_there_is_refused() {
             "there is no such file here".to_owned()
         )
     );
-    assert_eq!(scene.flows(), 0);
+    assert_eq!(fixture.flows(), 0);
 }
 
 #[test]
 fn a_file_that_changes_while_it_is_sent_ends_with_an_error() {
     let file = bytes(1_000_000);
-    let mut scene = Scene::new(&[("file", &file)]);
-    let path = scene.served().join("file");
+    let mut fixture = Fixture::new(&[("file", &file)]);
+    let path = fixture.served().join("file");
     let changes = |n| {
         if n == 100 {
             change(&path);
         }
         false
     };
-    let error = read_by_tftp(&mut scene, "file", options(1468, 8), changes).unwrap_err();
+    let error = read_by_tftp(&mut fixture, "file", options(1468, 8), changes).unwrap_err();
     assert_eq!(error.1, "the file was changed while it was sent");
-    assert!(scene.events().contains("tftp-error"));
-    assert_eq!(scene.flows(), 0);
+    assert!(fixture.events().contains("tftp-error"));
+    assert_eq!(fixture.flows(), 0);
 
     fs::write(&path, &file).unwrap();
-    let mut client = Client::new(&scene, 4000);
+    let mut client = Client::new(&fixture, 4000);
     client.send(b"GET /file HTTP/1.1\r\n\r\n");
-    let path = scene.served().join("file");
-    client.run(&mut scene, |n| {
+    let path = fixture.served().join("file");
+    client.run(&mut fixture, |n| {
         if n == 100 {
             change(&path);
         }
@@ -574,13 +581,13 @@ fn a_file_that_changes_while_it_is_sent_ends_with_an_error() {
     });
     assert_eq!(client.connection.error(), Some(wireboot_tcp::Error::Reset));
     assert!(client.received.len() < file.len());
-    let events = scene.events();
+    let events = fixture.events();
     let last = events.lines().last().unwrap();
     assert!(
         last.contains("http-error") && last.contains("was changed"),
         "{events}"
     );
-    assert_eq!(scene.flows(), 0);
+    assert_eq!(fixture.flows(), 0);
 }
 
 /// The same length, other bytes, another time.
@@ -601,14 +608,14 @@ struct Client {
 }
 
 impl Client {
-    fn new(scene: &Scene, port: u16) -> Self {
-        let now = scene
+    fn new(fixture: &Fixture, port: u16) -> Self {
+        let now = fixture
             .station
             .host
-            .tcp_time(scene.station.host.epoch + scene.now);
+            .tcp_time(fixture.station.host.epoch + fixture.now);
         Self {
             port,
-            connection: Connection::connect(exchanges::mss(scene.ends.0), 1000, now),
+            connection: Connection::connect(exchanges::mss(fixture.ends.0), 1000, now),
             sent: Vec::new(),
             received: Vec::new(),
             frames: 0,
@@ -622,18 +629,18 @@ impl Client {
 
     /// Sends and receives until neither side has anything to say for ten seconds, or it is over. Of what the server sends, each frame that `lost`
     /// says is lost.
-    fn run(&mut self, scene: &mut Scene, lost: impl Fn(u32) -> bool) {
+    fn run(&mut self, fixture: &mut Fixture, lost: impl Fn(u32) -> bool) {
         let limits = Limits {
             window: 1 << 20,
             room: 1 << 20,
             unit: 0,
         };
-        let mut begun = scene.now;
+        let mut begun = fixture.now;
         loop {
-            let now = scene
+            let now = fixture
                 .station
                 .host
-                .tcp_time(scene.station.host.epoch + scene.now);
+                .tcp_time(fixture.station.host.epoch + fixture.now);
             let released = self.connection.acknowledged() as usize;
             self.sent.drain(..released);
             let mut moved = false;
@@ -643,16 +650,16 @@ impl Client {
                 let partial = frame::tcp_headers(
                     &mut frame,
                     CLIENT,
-                    scene.from(self.port),
-                    scene.peer(80),
+                    fixture.from(self.port),
+                    fixture.peer(80),
                     &out,
                 );
                 frame.extend_from_slice(&self.sent[out.offset as usize..][..out.len]);
                 partial.complete(&mut frame);
-                scene.take(&frame);
-                scene.station.exchanges.check_bounds();
+                fixture.take(&frame);
+                fixture.station.exchanges.check_bounds();
             }
-            while let Some(frame) = scene.next() {
+            while let Some(frame) = fixture.next() {
                 moved = true;
                 self.frames += 1;
                 if lost(self.frames) {
@@ -669,22 +676,22 @@ impl Client {
                 return;
             }
             if moved {
-                begun = scene.now;
-                scene.now += Duration::from_millis(1);
+                begun = fixture.now;
+                fixture.now += Duration::from_millis(1);
                 continue;
             }
             let ours = self
                 .connection
                 .poll_at()
                 .map(|at| Duration::from_micros(at.total_micros() as u64));
-            let due = ours.into_iter().chain(scene.station.due()).min();
+            let due = ours.into_iter().chain(fixture.station.due()).min();
             let due = due
                 .unwrap_or(Duration::MAX)
-                .max(scene.now + Duration::from_millis(1));
+                .max(fixture.now + Duration::from_millis(1));
             if due > begun + Duration::from_secs(10) {
                 return;
             }
-            scene.now = due;
+            fixture.now = due;
         }
     }
 
@@ -724,15 +731,15 @@ fn responses(mut bytes: &[u8]) -> Vec<(String, &[u8])> {
 #[test]
 fn files_come_by_http_one_behind_the_other() {
     let file = bytes(300_000);
-    let mut scene = Scene::new(&[("file", &file), ("small", b"small"), ("empty", b"")]);
+    let mut fixture = Fixture::new(&[("file", &file), ("small", b"small"), ("empty", b"")]);
     for (lost, ends) in [
         ((|_| false) as fn(u32) -> bool, VERSIONS[0]),
         (|n| n % 11 == 5, VERSIONS[0]),
         (|_| false, VERSIONS[1]),
         (|n| n % 11 == 5, VERSIONS[1]),
     ] {
-        scene.ends = ends;
-        let mut client = Client::new(&scene, 4000);
+        fixture.ends = ends;
+        let mut client = Client::new(&fixture, 4000);
         client.send(
             b"GET /file HTTP/1.1\r\n\r\nGET /small HTTP/1.1\r\n\r\nGET /empty HTTP/1.1\r\n\r\n",
         );
@@ -740,7 +747,7 @@ fn files_come_by_http_one_behind_the_other() {
             b"GET /nothing HTTP/1.1\r\n\r\nGET /file HTTP/1.1\r\nRange: bytes=1000-2999\r\n\r\n",
         );
         client.send(b"GET /small HTTP/1.1\r\nConnection: close\r\n\r\n");
-        client.run(&mut scene, lost);
+        client.run(&mut fixture, lost);
         let got = responses(&client.received);
         let statuses: Vec<_> = got.iter().map(|(head, _)| &head[9..12]).collect();
         assert_eq!(statuses, ["200", "200", "200", "404", "206", "200"]);
@@ -750,13 +757,13 @@ fn files_come_by_http_one_behind_the_other() {
         assert_eq!(got[5].1, b"small");
         assert_eq!(client.connection.state(), State::CloseWait);
         client.connection.close();
-        client.run(&mut scene, |_| false);
+        client.run(&mut fixture, |_| false);
         assert_eq!(client.connection.error(), None);
-        scene.now += Duration::from_secs(120);
-        assert_eq!(scene.all(), Vec::<Vec<u8>>::new());
-        assert_eq!(scene.flows(), 0);
+        fixture.now += Duration::from_secs(120);
+        assert_eq!(fixture.all(), Vec::<Vec<u8>>::new());
+        assert_eq!(fixture.flows(), 0);
     }
-    let events = scene.events();
+    let events = fixture.events();
     assert_eq!(events.matches("http-start").count(), 20, "{events}");
     assert_eq!(events.matches("http-done").count(), 20, "{events}");
 }
@@ -764,7 +771,7 @@ fn files_come_by_http_one_behind_the_other() {
 #[test]
 fn a_guest_that_takes_them_gets_units_of_many_segments() {
     let file = bytes(3_000_000);
-    let mut scene = Scene::new(&[("file", &file)]);
+    let mut fixture = Fixture::new(&[("file", &file)]);
     for (longest, lost, ends) in [
         (14 + 65_535, (|_| false) as fn(u32) -> bool, VERSIONS[0]),
         (1 << 20, |n| n % 11 == 5, VERSIONS[0]),
@@ -772,25 +779,25 @@ fn a_guest_that_takes_them_gets_units_of_many_segments() {
         (14 + 65_535, |_| false, VERSIONS[1]),
         (4000, |n| n % 11 == 5, VERSIONS[1]),
     ] {
-        scene.ends = ends;
-        scene.longest = Some(longest);
-        let mut client = Client::new(&scene, 4000);
+        fixture.ends = ends;
+        fixture.longest = Some(longest);
+        let mut client = Client::new(&fixture, 4000);
         client.send(b"GET /file HTTP/1.1\r\nConnection: close\r\n\r\n");
-        client.run(&mut scene, lost);
+        client.run(&mut fixture, lost);
         assert!(responses(&client.received)[0].1 == file);
         let least = file.len() / longest;
         let frames = client.frames as usize;
         let most = if lost(5) { usize::MAX } else { 150 + 3 * least };
         assert!(frames < most, "{frames} frames, {least} at least");
         client.connection.abort();
-        client.run(&mut scene, |_| false);
+        client.run(&mut fixture, |_| false);
     }
-    assert_eq!(scene.flows(), 0);
+    assert_eq!(fixture.flows(), 0);
 }
 
 #[test]
 fn what_is_no_request_is_refused_and_ends_the_connection() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     for (request, status) in [
         (
             &b"POST /report HTTP/1.1\r\nContent-Length: 0\r\n\r\n"[..],
@@ -799,30 +806,30 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
         (b"POST /file HTTP/1.1\r\nContent-Length: 9\r\n\r\n", "405"),
         (b"\x00\x01\x02\r\n\r\n", "400"),
     ] {
-        let mut client = Client::new(&scene, 4000);
+        let mut client = Client::new(&fixture, 4000);
         client.send(request);
-        client.run(&mut scene, |_| false);
+        client.run(&mut fixture, |_| false);
         assert_eq!(&client.received[9..12], status.as_bytes());
         client.connection.abort();
-        client.run(&mut scene, |_| false);
-        assert_eq!(scene.flows(), 0);
+        client.run(&mut fixture, |_| false);
+        assert_eq!(fixture.flows(), 0);
     }
     // A head without an end.
-    let mut client = Client::new(&scene, 4000);
+    let mut client = Client::new(&fixture, 4000);
     client.send(b"GET / HTTP/1.1\r\n");
     client.send(&[b'x'; 20_000]);
-    client.run(&mut scene, |_| false);
+    client.run(&mut fixture, |_| false);
     assert_eq!(&client.received[9..12], b"431");
 }
 
 #[test]
 fn clients_that_say_nothing_are_given_up() {
     let file = bytes(100_000);
-    let mut scene = Scene::new(&[("file", &file)]);
-    let mut client = Client::new(&scene, 4000);
-    client.run(&mut scene, |_| false);
+    let mut fixture = Fixture::new(&[("file", &file)]);
+    let mut client = Client::new(&fixture, 4000);
+    client.run(&mut fixture, |_| false);
     assert_eq!(
-        (client.connection.state(), scene.flows()),
+        (client.connection.state(), fixture.flows()),
         (State::Established, 1)
     );
     let mut packet = Vec::new();
@@ -832,28 +839,28 @@ fn clients_that_say_nothing_are_given_up() {
         options: wireboot_wire::tftp::Options::new(b""),
     })
     .emit(&mut packet);
-    scene.say(3000, 69, &packet);
-    assert_eq!(scene.flows(), 2);
+    fixture.say(3000, 69, &packet);
+    assert_eq!(fixture.flows(), 2);
     let mut frames = 0;
     loop {
-        frames += scene.all().len();
-        if scene.flows() == 0 {
+        frames += fixture.all().len();
+        if fixture.flows() == 0 {
             break;
         }
-        scene.now = scene
+        fixture.now = fixture
             .station
             .due()
             .expect("a time at which something is given up")
-            .max(scene.now + Duration::from_millis(1));
-        assert!(scene.now < Duration::from_secs(1000));
+            .max(fixture.now + Duration::from_millis(1));
+        assert!(fixture.now < Duration::from_secs(1000));
     }
     assert!(frames < 30, "{frames}");
-    assert!(scene.events().contains("stopped answering"));
+    assert!(fixture.events().contains("stopped answering"));
 }
 
 #[test]
 fn what_one_machine_begins_is_bounded() {
-    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
     let mut packet = Vec::new();
     Packet::Rrq(wireboot_wire::tftp::Request {
         filename: "file",
@@ -862,11 +869,11 @@ fn what_one_machine_begins_is_bounded() {
     })
     .emit(&mut packet);
     for port in 0..=1000 {
-        scene.say(3000 + port, 69, &packet);
-        let now = scene
+        fixture.say(3000 + port, 69, &packet);
+        let now = fixture
             .station
             .host
-            .tcp_time(scene.station.host.epoch + scene.now);
+            .tcp_time(fixture.station.host.epoch + fixture.now);
         let mut opening = Connection::connect(1460, 1, now);
         let limits = Limits {
             window: 1000,
@@ -874,36 +881,39 @@ fn what_one_machine_begins_is_bounded() {
             unit: 0,
         };
         let syn = opening.transmit(now, &limits).unwrap();
-        scene.take(&frame::segment(
+        fixture.take(&frame::segment(
             CLIENT,
-            scene.from(3000 + port),
-            scene.peer(80),
+            fixture.from(3000 + port),
+            fixture.peer(80),
             &syn,
         ));
-        scene.now += Duration::from_millis(1);
+        fixture.now += Duration::from_millis(1);
     }
     assert_eq!(
-        (scene.station.downloads.len(), scene.station.exchanges.len()),
+        (
+            fixture.station.downloads.len(),
+            fixture.station.exchanges.len()
+        ),
         (64, 64)
     );
     // Those that nobody had answered for half a second gave way, each once.
-    let revoked = scene.events().matches("others needed its place").count();
+    let revoked = fixture.events().matches("others needed its place").count();
     assert_eq!(revoked, 65);
-    assert!(scene.station.host.answers.len() <= MAX_ANSWERS);
+    assert!(fixture.station.host.answers.len() <= MAX_ANSWERS);
     // The newest has a place: those that nobody answered gave way.
-    let frames = scene.all();
+    let frames = fixture.all();
     let newest = frames
         .iter()
         .filter(|frame| matches!(parsed(frame), Arrived::Udp { to, .. } if to.port() == 4000));
     assert_eq!(newest.count(), 1);
-    scene.station.forget_flows();
-    assert_eq!((scene.flows(), scene.next()), (0, None));
+    fixture.station.forget_flows();
+    assert_eq!((fixture.flows(), fixture.next()), (0, None));
 }
 
 #[test]
 fn other_ports_are_closed_and_other_hosts_are_not_answered() {
-    let mut scene = Scene::new(&[("file", b"")]);
-    let now = scene.station.host.tcp_time(scene.station.host.epoch);
+    let mut fixture = Fixture::new(&[("file", b"")]);
+    let now = fixture.station.host.tcp_time(fixture.station.host.epoch);
     let mut opening = Connection::connect(1460, 1, now);
     let limits = Limits {
         window: 1000,
@@ -911,21 +921,21 @@ fn other_ports_are_closed_and_other_hosts_are_not_answered() {
         unit: 0,
     };
     let syn = opening.transmit(now, &limits).unwrap();
-    scene.take(&frame::segment(
+    fixture.take(&frame::segment(
         CLIENT,
-        scene.from(3000),
-        scene.peer(22),
+        fixture.from(3000),
+        fixture.peer(22),
         &syn,
     ));
-    match parsed(&scene.next().unwrap()) {
+    match parsed(&fixture.next().unwrap()) {
         Arrived::Tcp { from, segment, .. } => {
             assert_eq!((from.address.port(), segment.flags.0), (22, 0x14));
         }
         other => panic!("{other:?}"),
     }
-    let mut to = scene.peer(80);
+    let mut to = fixture.peer(80);
     to.address.set_ip(CLIENT_ADDRESS.into());
-    scene.take(&frame::segment(CLIENT, scene.from(3000), to, &syn));
+    fixture.take(&frame::segment(CLIENT, fixture.from(3000), to, &syn));
     for source in [
         Ipv4Addr::BROADCAST,
         Ipv4Addr::new(10, 77, 0, 255),
@@ -933,13 +943,13 @@ fn other_ports_are_closed_and_other_hosts_are_not_answered() {
         Ipv4Addr::UNSPECIFIED,
     ] {
         let source = (source, 3000).into();
-        scene.take(&frame::segment(CLIENT, source, scene.peer(80), &syn));
+        fixture.take(&frame::segment(CLIENT, source, fixture.peer(80), &syn));
     }
-    assert_eq!((scene.next(), scene.flows()), (None, 0));
+    assert_eq!((fixture.next(), fixture.flows()), (None, 0));
 }
 
 /// A read request from this port.
-fn ask(scene: &mut Scene, port: u16, options: TransferOptions) {
+fn ask(fixture: &mut Fixture, port: u16, options: TransferOptions) {
     let mut pairs = Vec::new();
     options.emit(&mut pairs);
     let mut packet = Vec::new();
@@ -949,48 +959,48 @@ fn ask(scene: &mut Scene, port: u16, options: TransferOptions) {
         options: wireboot_wire::tftp::Options::new(&pairs),
     })
     .emit(&mut packet);
-    scene.say(port, 69, &packet);
+    fixture.say(port, 69, &packet);
 }
 
 /// The client at this port acknowledges a block to the server's.
-fn acknowledge(scene: &mut Scene, (port, server): (u16, u16), block: u16) {
+fn acknowledge(fixture: &mut Fixture, (port, server): (u16, u16), block: u16) {
     let mut packet = Vec::new();
     Packet::Ack { block }.emit(&mut packet);
-    scene.say(port, server, &packet);
+    fixture.say(port, server, &packet);
 }
 
 /// The ports of client and server of each datagram that leaves now.
-fn ends(scene: &mut Scene) -> Vec<(u16, u16)> {
-    let frames = scene.all();
+fn ends(fixture: &mut Fixture) -> Vec<(u16, u16)> {
+    let frames = fixture.all();
     let ends = frames.iter().map(|frame| udp(frame));
     ends.map(|(server, client, _)| (client, server)).collect()
 }
 
 #[test]
 fn a_request_that_comes_twice_has_one_transfer() {
-    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
     for _ in 0..2 {
-        ask(&mut scene, 3000, options(512, 1));
+        ask(&mut fixture, 3000, options(512, 1));
     }
-    assert_eq!((scene.flows(), scene.all().len()), (1, 1));
+    assert_eq!((fixture.flows(), fixture.all().len()), (1, 1));
 }
 
 #[test]
 fn transfers_take_turns_and_have_ports_of_their_own() {
-    let mut scene = Scene::new(&[("file", &bytes(500_000))]);
+    let mut fixture = Fixture::new(&[("file", &bytes(500_000))]);
     let mut servers = Vec::new();
     for port in [3000, 3001] {
-        ask(&mut scene, port, options(512, 200));
-        servers.extend(ends(&mut scene));
+        ask(&mut fixture, port, options(512, 200));
+        servers.extend(ends(&mut fixture));
     }
     assert_ne!(servers[0].1, servers[1].1);
     // Of another's, one takes no acknowledgement.
-    acknowledge(&mut scene, (3001, servers[0].1), 0);
-    assert_eq!(scene.next(), None);
+    acknowledge(&mut fixture, (3001, servers[0].1), 0);
+    assert_eq!(fixture.next(), None);
     for end in &servers {
-        acknowledge(&mut scene, *end, 0);
+        acknowledge(&mut fixture, *end, 0);
     }
-    let order: Vec<u16> = ends(&mut scene)
+    let order: Vec<u16> = ends(&mut fixture)
         .into_iter()
         .map(|(client, _)| client)
         .collect();
@@ -1010,28 +1020,28 @@ fn transfers_take_turns_and_have_ports_of_their_own() {
 
 #[test]
 fn no_two_transfers_have_one_port() {
-    let mut scene = Scene::new(&[("file", &bytes(500))]);
-    ask(&mut scene, 3000, options(512, 1));
-    let first = ends(&mut scene)[0].1;
+    let mut fixture = Fixture::new(&[("file", &bytes(500))]);
+    ask(&mut fixture, 3000, options(512, 1));
+    let first = ends(&mut fixture)[0].1;
     // There are 16384 ports.
     for _ in 0..16_384 {
-        ask(&mut scene, 3001, options(512, 1));
-        let (client, server) = ends(&mut scene)[0];
+        ask(&mut fixture, 3001, options(512, 1));
+        let (client, server) = ends(&mut fixture)[0];
         assert_ne!(server, first);
         let mut packet = Vec::new();
         let (code, text) = (ErrorCode::UNDEFINED, &b""[..]);
         Packet::Error { code, text }.emit(&mut packet);
-        scene.say(client, server, &packet);
-        assert_eq!((scene.next(), scene.flows()), (None, 1));
+        fixture.say(client, server, &packet);
+        assert_eq!((fixture.next(), fixture.flows()), (None, 1));
     }
 }
 
 #[test]
 fn the_next_deadline_is_the_first_of_all() {
-    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
     for (port, seconds) in [(3000, 5), (3001, 1), (3002, 9)] {
         ask(
-            &mut scene,
+            &mut fixture,
             port,
             TransferOptions {
                 timeout: Some(seconds),
@@ -1039,36 +1049,36 @@ fn the_next_deadline_is_the_first_of_all() {
             },
         );
     }
-    assert_eq!(scene.all().len(), 3);
+    assert_eq!(fixture.all().len(), 3);
     for turn in 0..3 {
-        scene.station.turn = turn;
-        assert_eq!(scene.next(), None);
-        let first = scene.now + Duration::from_secs(1);
-        assert_eq!(scene.station.due(), Some(first));
+        fixture.station.turn = turn;
+        assert_eq!(fixture.next(), None);
+        let first = fixture.now + Duration::from_secs(1);
+        assert_eq!(fixture.station.due(), Some(first));
     }
 }
 
 #[test]
 fn a_transfer_that_ends_holds_up_no_other() {
-    let mut scene = Scene::new(&[("file", &bytes(600))]);
+    let mut fixture = Fixture::new(&[("file", &bytes(600))]);
     let mut clients = Vec::new();
     for port in [3000, 3001, 3002] {
-        ask(&mut scene, port, options(512, 2));
-        clients.extend(ends(&mut scene));
+        ask(&mut fixture, port, options(512, 2));
+        clients.extend(ends(&mut fixture));
     }
-    acknowledge(&mut scene, clients[0], 0);
-    assert_eq!(ends(&mut scene), [clients[0], clients[0]]);
+    acknowledge(&mut fixture, clients[0], 0);
+    assert_eq!(ends(&mut fixture), [clients[0], clients[0]]);
     // The first ends, the second has something to send, the last is looked at first and waits.
-    acknowledge(&mut scene, clients[0], 2);
-    acknowledge(&mut scene, clients[1], 0);
-    scene.station.turn = 2;
-    assert_eq!(ends(&mut scene), [clients[1], clients[1]]);
-    assert_eq!(scene.flows(), 2);
+    acknowledge(&mut fixture, clients[0], 2);
+    acknowledge(&mut fixture, clients[1], 0);
+    fixture.station.turn = 2;
+    assert_eq!(ends(&mut fixture), [clients[1], clients[1]]);
+    assert_eq!(fixture.flows(), 2);
 }
 
 #[test]
 fn what_changed_on_its_way_is_passed_over() {
-    let mut scene = Scene::new(&[("file", &bytes(5000))]);
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
     let mut packet = Vec::new();
     Packet::Rrq(wireboot_wire::tftp::Request {
         filename: "file",
@@ -1082,7 +1092,7 @@ fn what_changed_on_its_way_is_passed_over() {
         .udp(3000, 69)
         .write(&mut read, &packet)
         .unwrap();
-    let now = scene.station.host.tcp_time(scene.station.host.epoch);
+    let now = fixture.station.host.tcp_time(fixture.station.host.epoch);
     let limits = Limits {
         window: 1000,
         room: 1000,
@@ -1091,7 +1101,7 @@ fn what_changed_on_its_way_is_passed_over() {
     let syn = Connection::connect(1460, 1, now)
         .transmit(now, &limits)
         .unwrap();
-    let syn = frame::segment(CLIENT, scene.from(3000), scene.peer(80), &syn);
+    let syn = frame::segment(CLIENT, fixture.from(3000), fixture.peer(80), &syn);
     // Destination, source, type; time to live, flags (a fragment); checksums; the last byte.
     for at in [5, 6, 12, 22, 20] {
         for frame in [&read, &syn] {
@@ -1103,51 +1113,51 @@ fn what_changed_on_its_way_is_passed_over() {
                 let sum = etherparse::checksum::Sum16BitWords::new().add_slice(&other[14..34]);
                 other[24..26].copy_from_slice(&sum.ones_complement().to_be().to_be_bytes());
             }
-            scene.take(&other);
+            fixture.take(&other);
         }
     }
     for (frame, at) in [(&read, 41), (&read, read.len() - 1), (&syn, 50), (&syn, 37)] {
         let mut other = frame.clone();
         other[at] ^= 1;
-        scene.take(&other);
-        assert_eq!(scene.flows(), 0, "byte {at}");
+        fixture.take(&other);
+        assert_eq!(fixture.flows(), 0, "byte {at}");
         for len in 0..frame.len() {
-            scene.take(&frame[..len]);
+            fixture.take(&frame[..len]);
         }
     }
-    assert_eq!((scene.flows(), scene.next()), (0, None));
+    assert_eq!((fixture.flows(), fixture.next()), (0, None));
     // Nothing of that was wrong before; a checksum that is not complete is not looked at.
-    scene.take(&read);
+    fixture.take(&read);
     let mut partial = syn;
     partial[50] ^= 1;
-    scene.station.take(&partial, true, scene.now);
-    assert_eq!(scene.flows(), 2);
+    fixture.station.take(&partial, true, fixture.now);
+    assert_eq!(fixture.flows(), 2);
 }
 
 #[test]
 fn a_client_that_asks_for_much_at_once_waits() {
-    let mut scene = Scene::new(&[("small", b"small")]);
-    let mut client = Client::new(&scene, 4000);
+    let mut fixture = Fixture::new(&[("small", b"small")]);
+    let mut client = Client::new(&fixture, 4000);
     client.send(&b"GET /small HTTP/1.1\r\n\r\n".repeat(100));
-    client.run(&mut scene, |_| false);
+    client.run(&mut fixture, |_| false);
     assert_eq!(responses(&client.received).len(), 100);
 }
 
 #[test]
 fn a_client_that_ends_its_side_gets_its_answer_and_an_end() {
-    let mut scene = Scene::new(&[("small", b"small")]);
+    let mut fixture = Fixture::new(&[("small", b"small")]);
     // Then the same port again, while the connection before waits for stray segments; and one whose server ends first.
     for request in [
         &b"GET /small HTTP/1.1\r\n\r\n"[..],
         b"GET /small HTTP/1.1\r\nConnection: close\r\n\r\n",
         b"GET /small HTTP/1.1\r\n\r\n",
     ] {
-        let begun = scene.now;
-        let mut client = Client::new(&scene, 4000);
+        let begun = fixture.now;
+        let mut client = Client::new(&fixture, 4000);
         client.send(request);
-        client.run(&mut scene, |_| false);
+        client.run(&mut fixture, |_| false);
         client.connection.close();
-        client.run(&mut scene, |_| false);
+        client.run(&mut fixture, |_| false);
         assert_eq!(responses(&client.received)[0].1, b"small");
         assert_eq!(client.connection.error(), None);
         let state = client.connection.state();
@@ -1155,7 +1165,7 @@ fn a_client_that_ends_its_side_gets_its_answer_and_an_end() {
             matches!(state, State::TimeWait | State::Closed),
             "{state:?}"
         );
-        assert!(scene.now < begun + PATIENT);
+        assert!(fixture.now < begun + PATIENT);
     }
 }
 
@@ -1198,7 +1208,7 @@ fn solicitation(target: Ipv6Addr) -> Vec<u8> {
 
 #[test]
 fn who_solicits_its_address_is_told() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     let own = |kind: u8| [&[kind, 1][..], &CLIENT].concat();
     for target in [ADDRESS_IPV6, LINK_LOCAL] {
         let [.., a, b, c] = target.octets();
@@ -1209,8 +1219,8 @@ fn who_solicits_its_address_is_told() {
             (LINK_LOCAL_OF_CLIENT, group, asks.clone()),
             (CLIENT_ADDRESS_IPV6, target, solicitation(target)),
         ] {
-            scene.take(&message(from, to, &asks));
-            let reply = scene.next().unwrap();
+            fixture.take(&message(from, to, &asks));
+            let reply = fixture.next().unwrap();
             assert_eq!(reply[..6], CLIENT);
             let (who, whom, told) = heard(&reply);
             assert_eq!((who, whom), (target, from));
@@ -1221,38 +1231,38 @@ fn who_solicits_its_address_is_told() {
         }
         // Who has no address yet looks whether this one is free: all are told.
         let nobody = Ipv6Addr::UNSPECIFIED;
-        scene.take(&message(nobody, group, &solicitation(target)));
-        let reply = scene.next().unwrap();
+        fixture.take(&message(nobody, group, &solicitation(target)));
+        let reply = fixture.next().unwrap();
         assert_eq!(reply[..6], [0x33, 0x33, 0, 0, 0, 1]);
         let (_, whom, told) = heard(&reply);
         assert_eq!((whom, told[4]), (ALL_NODES, 0x20));
-        scene.take(&message(nobody, group, &asks));
+        fixture.take(&message(nobody, group, &asks));
         // Another's group.
-        scene.take(&message(LINK_LOCAL_OF_CLIENT, ALL_NODES, &asks));
+        fixture.take(&message(LINK_LOCAL_OF_CLIENT, ALL_NODES, &asks));
         for wrong in [&[1, 0, 0, 0, 0, 0, 0, 0][..], &[1, 2], &[1]] {
             let asks = [&solicitation(target)[..], wrong].concat();
-            scene.take(&message(LINK_LOCAL_OF_CLIENT, group, &asks));
+            fixture.take(&message(LINK_LOCAL_OF_CLIENT, group, &asks));
         }
         let mut routed = message(LINK_LOCAL_OF_CLIENT, group, &asks);
         routed[21] = 254;
-        scene.take(&routed);
+        fixture.take(&routed);
         let mut broken = message(LINK_LOCAL_OF_CLIENT, group, &asks);
         broken[56] ^= 1;
-        scene.take(&broken);
+        fixture.take(&broken);
         let others = solicitation(CLIENT_ADDRESS_IPV6);
-        scene.take(&message(LINK_LOCAL_OF_CLIENT, target, &others));
-        assert_eq!(scene.next(), None);
+        fixture.take(&message(LINK_LOCAL_OF_CLIENT, target, &others));
+        assert_eq!(fixture.next(), None);
     }
 }
 
 #[test]
 fn who_solicits_a_router_is_told_of_the_network() {
-    let mut scene = Scene::on(3, &[]);
+    let mut fixture = Fixture::on(3, &[]);
     let asks = [133, 0, 0, 0, 0, 0, 0, 0];
     let routers = crate::ra::ALL_ROUTERS;
-    assert_eq!((scene.next(), scene.station.due()), (None, None));
-    scene.take(&message(LINK_LOCAL_OF_CLIENT, routers, &asks));
-    let told = scene.all();
+    assert_eq!((fixture.next(), fixture.station.due()), (None, None));
+    fixture.take(&message(LINK_LOCAL_OF_CLIENT, routers, &asks));
+    let told = fixture.all();
     let [answer, all] = &told[..] else {
         panic!("{told:?}");
     };
@@ -1275,16 +1285,16 @@ fn who_solicits_a_router_is_told_of_the_network() {
         (&[0x33, 0x33, 0, 0, 0, 1][..], ALL_NODES)
     );
     // From then on now and then.
-    let due = scene.station.due().unwrap();
-    assert!(due > scene.now);
-    scene.now = due;
-    assert_eq!(heard(&scene.next().unwrap()).1, ALL_NODES);
+    let due = fixture.station.due().unwrap();
+    assert!(due > fixture.now);
+    fixture.now = due;
+    assert_eq!(heard(&fixture.next().unwrap()).1, ALL_NODES);
     // Nobody is there any more.
-    scene.station.forget_flows();
-    assert_eq!((scene.next(), scene.station.due()), (None, None));
+    fixture.station.forget_flows();
+    assert_eq!((fixture.next(), fixture.station.due()), (None, None));
     // Without an address of its own.
-    scene.take(&message(Ipv6Addr::UNSPECIFIED, routers, &asks));
-    let told = scene.all();
+    fixture.take(&message(Ipv6Addr::UNSPECIFIED, routers, &asks));
+    let told = fixture.all();
     assert_eq!(
         told.iter().map(|one| heard(one).1).collect::<Vec<_>>(),
         [ALL_NODES]
@@ -1312,14 +1322,14 @@ fn solicit(kind: wire6::MessageType, server: Option<&[u8]>, architecture: u16) -
 
 #[test]
 fn machines_get_an_address_and_are_told_what_to_boot_by_dhcpv6() {
-    let mut scene = Scene::on(2, &[("wireboot.efi", b"MZ")]);
-    let ask = |scene: &mut Scene, to: Ipv6Addr, from: Ipv6Addr, message: &[u8]| {
+    let mut fixture = Fixture::on(2, &[("wireboot.efi", b"MZ")]);
+    let ask = |fixture: &mut Fixture, to: Ipv6Addr, from: Ipv6Addr, message: &[u8]| {
         let to = Peer {
             mac: [0x33, 0x33, 0, 1, 0, 2],
             address: (to, 547).into(),
         };
         let from = (from, 546).into();
-        scene.take(&frame::datagram(CLIENT, from, to, message));
+        fixture.take(&frame::datagram(CLIENT, from, to, message));
     };
     for (architecture, url) in [
         (16, "http://[fd00:77:0:2::1]/wireboot.efi"),
@@ -1327,12 +1337,12 @@ fn machines_get_an_address_and_are_told_what_to_boot_by_dhcpv6() {
     ] {
         let message = solicit(wire6::MessageType::Solicit, None, architecture);
         ask(
-            &mut scene,
+            &mut fixture,
             wire6::ALL_SERVERS,
             LINK_LOCAL_OF_CLIENT,
             &message,
         );
-        let advertise = scene.next().unwrap();
+        let advertise = fixture.next().unwrap();
         let (from, to, payload) = udp(&advertise);
         assert_eq!((from, to), (547, 546));
         let advertise = wire6::Message::parse(payload).unwrap();
@@ -1340,12 +1350,12 @@ fn machines_get_an_address_and_are_told_what_to_boot_by_dhcpv6() {
         let server = advertise.options.server_id().unwrap().to_vec();
         let request = solicit(wire6::MessageType::Request, Some(&server), architecture);
         ask(
-            &mut scene,
+            &mut fixture,
             wire6::ALL_SERVERS,
             LINK_LOCAL_OF_CLIENT,
             &request,
         );
-        let reply = scene.next().unwrap();
+        let reply = fixture.next().unwrap();
         let reply = wire6::Message::parse(udp(&reply).2).unwrap();
         assert_eq!(reply.options.boot_file_url(), Some(url));
         let given = reply.options.ia_na().next().unwrap();
@@ -1357,20 +1367,20 @@ fn machines_get_an_address_and_are_told_what_to_boot_by_dhcpv6() {
     }
     let message = solicit(wire6::MessageType::Solicit, None, 7);
     // To the server alone, and from elsewhere.
-    ask(&mut scene, LINK_LOCAL, LINK_LOCAL_OF_CLIENT, &message);
+    ask(&mut fixture, LINK_LOCAL, LINK_LOCAL_OF_CLIENT, &message);
     ask(
-        &mut scene,
+        &mut fixture,
         wire6::ALL_SERVERS,
         CLIENT_ADDRESS_IPV6,
         &message,
     );
-    assert_eq!(scene.next(), None);
-    assert!(scene.events().contains("dhcpv6-reply"));
+    assert_eq!(fixture.next(), None);
+    assert!(fixture.events().contains("dhcpv6-reply"));
 }
 
 #[test]
 fn an_echo_comes_back_over_ipv6() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     for us in [ADDRESS_IPV6, LINK_LOCAL] {
         let mut frame = Vec::new();
         etherparse::PacketBuilder::ethernet2(CLIENT, MAC)
@@ -1378,39 +1388,39 @@ fn an_echo_comes_back_over_ipv6() {
             .icmpv6_echo_request(3, 4)
             .write(&mut frame, b"abcde")
             .unwrap();
-        scene.take(&frame);
+        fixture.take(&frame);
         let mut expected = Vec::new();
         etherparse::PacketBuilder::ethernet2(MAC, CLIENT)
             .ipv6(us.octets(), LINK_LOCAL_OF_CLIENT.octets(), 64)
             .icmpv6_echo_reply(3, 4)
             .write(&mut expected, b"abcde")
             .unwrap();
-        assert_eq!(scene.next(), Some(expected));
+        assert_eq!(fixture.next(), Some(expected));
         *frame.last_mut().unwrap() ^= 1;
-        scene.take(&frame);
-        assert_eq!(scene.next(), None);
+        fixture.take(&frame);
+        assert_eq!(fixture.next(), None);
     }
 }
 
 /// RFC 8200, section 8.1: a datagram without a checksum is none. RFC 768: a checksum of zero is sent as all ones.
 #[test]
 fn datagrams_over_ipv6_have_checksums() {
-    let mut scene = Scene::new(&[("file", &bytes(5000))]);
-    scene.ends = VERSIONS[1];
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
+    fixture.ends = VERSIONS[1];
     let request = request("file", options(512, 1));
-    let mut frame = frame::datagram(CLIENT, scene.from(3000), scene.peer(69), &request);
+    let mut frame = frame::datagram(CLIENT, fixture.from(3000), fixture.peer(69), &request);
     for checksum in [[0, 0], [1, 1]] {
         let mut other = frame.clone();
         other[60..62].copy_from_slice(&checksum);
-        scene.take(&other);
-        assert_eq!(scene.next(), None);
+        fixture.take(&other);
+        assert_eq!(fixture.next(), None);
     }
     // The client leaves it to the card.
     frame[60..62].fill(0);
-    scene.station.take(&frame, true, scene.now);
-    assert_eq!(scene.flows(), 1);
+    fixture.station.take(&frame, true, fixture.now);
+    assert_eq!(fixture.flows(), 1);
     // Payload that makes the sum zero.
-    let (from, to) = (scene.from(3000), scene.peer(69));
+    let (from, to) = (fixture.from(3000), fixture.peer(69));
     let frame = frame::datagram(CLIENT, from, to, &[0, 0]);
     let sum = [frame[60], frame[61]];
     let zero = frame::datagram(CLIENT, from, to, &sum);
@@ -1427,28 +1437,28 @@ fn parsed_by_station(frame: &[u8]) -> Option<Arrived<'_>> {
 
 #[test]
 fn its_two_addresses_have_connections_of_their_own() {
-    let mut scene = Scene::new(&[("file", b"file")]);
+    let mut fixture = Fixture::new(&[("file", b"file")]);
     for us in [ADDRESS_IPV6, LINK_LOCAL] {
-        scene.ends = (VERSIONS[1].0, us.into());
-        let mut client = Client::new(&scene, 4000);
+        fixture.ends = (VERSIONS[1].0, us.into());
+        let mut client = Client::new(&fixture, 4000);
         client.send(b"GET /file HTTP/1.1\r\n\r\n");
-        client.run(&mut scene, |_| false);
+        client.run(&mut fixture, |_| false);
         assert_eq!(responses(&client.received)[0].1, b"file");
     }
     for us in [ADDRESS_IPV6, LINK_LOCAL] {
-        scene.ends = (VERSIONS[1].0, us.into());
-        scene.say(3000, 69, &request("file", options(512, 1)));
-        let oack = scene.next().unwrap();
+        fixture.ends = (VERSIONS[1].0, us.into());
+        fixture.say(3000, 69, &request("file", options(512, 1)));
+        let oack = fixture.next().unwrap();
         assert_eq!(oack[22..38], us.octets());
     }
-    assert_eq!(scene.flows(), 4);
+    assert_eq!(fixture.flows(), 4);
     for source in [Ipv6Addr::UNSPECIFIED, ALL_NODES, LINK_LOCAL, ADDRESS_IPV6] {
-        scene.ends = (source.into(), ADDRESS_IPV6.into());
-        scene.say(3001, 69, &request("file", options(512, 1)));
+        fixture.ends = (source.into(), ADDRESS_IPV6.into());
+        fixture.say(3001, 69, &request("file", options(512, 1)));
     }
-    scene.ends = (VERSIONS[1].0, CLIENT_ADDRESS_IPV6.into());
-    scene.say(3001, 69, &request("file", options(512, 1)));
-    assert_eq!(scene.flows(), 4);
+    fixture.ends = (VERSIONS[1].0, CLIENT_ADDRESS_IPV6.into());
+    fixture.say(3001, 69, &request("file", options(512, 1)));
+    assert_eq!(fixture.flows(), 4);
 }
 
 /// Payload that is not there at first, again and again, while the client acknowledges and asks for more.
@@ -1456,40 +1466,40 @@ fn its_two_addresses_have_connections_of_their_own() {
 fn what_waits_for_its_payload_comes_whole() {
     let file = bytes(300_000);
     for ends in VERSIONS {
-        let mut scene = Scene::new(&[("file", &file), ("small", b"small")]);
-        scene.ends = ends;
-        scene.missing = 3;
-        let mut client = Client::new(&scene, 4000);
+        let mut fixture = Fixture::new(&[("file", &file), ("small", b"small")]);
+        fixture.ends = ends;
+        fixture.missing = 3;
+        let mut client = Client::new(&fixture, 4000);
         // Responses that are acknowledged while one behind them waits.
         client.send(&b"GET /small HTTP/1.1\r\n\r\n".repeat(4));
         client.send(b"GET /file HTTP/1.1\r\n\r\nGET /small HTTP/1.1\r\n\r\n");
-        client.run(&mut scene, |n| n % 13 == 5);
+        client.run(&mut fixture, |n| n % 13 == 5);
         let got = responses(&client.received);
         assert!(got[..4].iter().all(|one| one.1 == b"small"));
         assert!(got[4].1 == file);
         assert_eq!(got[5].1, b"small");
-        scene.station.forget_flows();
-        let got = read_by_tftp(&mut scene, "file", options(1400, 8), |n| n % 13 == 5);
+        fixture.station.forget_flows();
+        let got = read_by_tftp(&mut fixture, "file", options(1400, 8), |n| n % 13 == 5);
         assert!(got.as_ref() == Ok(&file));
-        assert!(scene.waited > 50, "{}", scene.waited);
+        assert!(fixture.waited > 50, "{}", fixture.waited);
     }
 }
 
 /// The client goes away while the disk has not answered: no place is kept for it, and nothing is sent when the disk does.
 #[test]
 fn a_connection_that_is_over_waits_for_no_payload() {
-    let mut scene = Scene::new(&[("file", &bytes(300_000))]);
-    scene.dead = true;
-    let mut client = Client::new(&scene, 4000);
+    let mut fixture = Fixture::new(&[("file", &bytes(300_000))]);
+    fixture.dead = true;
+    let mut client = Client::new(&fixture, 4000);
     client.send(b"GET /file HTTP/1.1\r\n\r\n");
-    client.run(&mut scene, |_| false);
-    assert_eq!(scene.flows(), 1);
+    client.run(&mut fixture, |_| false);
+    assert_eq!(fixture.flows(), 1);
     client.connection.abort();
-    client.run(&mut scene, |_| false);
-    assert_eq!(scene.flows(), 0);
-    scene.dead = false;
-    scene.station.go_on();
-    assert!(scene.all().is_empty());
+    client.run(&mut fixture, |_| false);
+    assert_eq!(fixture.flows(), 0);
+    fixture.dead = false;
+    fixture.station.go_on();
+    assert!(fixture.all().is_empty());
 }
 
 /// A report, as long as one of doctor.efi's.
@@ -1500,11 +1510,11 @@ fn report() -> String {
 
 #[test]
 fn reports_are_kept() {
-    let mut scene = Scene::new(&[]);
-    let folder = scene.scratch.path().join("reports");
+    let mut fixture = Fixture::new(&[]);
+    let folder = fixture.scratch.path().join("reports");
     fs::create_dir(&folder).unwrap();
     let reports = Arc::new(Reports::open(&folder).unwrap());
-    scene.station.host.reports = Some(reports.clone());
+    fixture.station.host.reports = Some(reports.clone());
     let text = report();
     let head = |length: usize, more: &str| {
         format!("POST /report HTTP/1.1\r\n{more}Content-Length: {length}\r\n\r\n")
@@ -1519,13 +1529,13 @@ fn reports_are_kept() {
         .zip(["", "Expect: 100-continue\r\n"])
         .enumerate()
     {
-        scene.ends = ends;
-        let mut client = Client::new(&scene, 4000 + n as u16);
+        fixture.ends = ends;
+        let mut client = Client::new(&fixture, 4000 + n as u16);
         client.send(head(text.len(), more).as_bytes());
         client.send(text.as_bytes());
         // What comes behind a report is not answered.
         client.send(b"GET /file HTTP/1.1\r\n\r\n");
-        until_answered(&mut client, &mut scene);
+        until_answered(&mut client, &mut fixture);
         let got = String::from_utf8(client.received).unwrap();
         let asked = "HTTP/1.1 100 Continue\r\n\r\n";
         let answer = if more.is_empty() {
@@ -1543,16 +1553,16 @@ fn reports_are_kept() {
                 .all(|name| fs::read_to_string(name).unwrap() == text)
         );
     }
-    assert_eq!(scene.events().matches("\"report\"").count(), 2);
+    assert_eq!(fixture.events().matches("\"report\"").count(), 2);
     let mut refused = |head: &str, body: &[u8], status: &str| {
-        let mut client = Client::new(&scene, 5000);
+        let mut client = Client::new(&fixture, 5000);
         client.send(head.as_bytes());
         client.send(body);
-        until_answered(&mut client, &mut scene);
+        until_answered(&mut client, &mut fixture);
         let got = String::from_utf8_lossy(&client.received);
         assert!(got.starts_with(&format!("HTTP/1.1 {status} ")), "{got}");
         client.connection.abort();
-        client.run(&mut scene, |_| false);
+        client.run(&mut fixture, |_| false);
     };
     refused(&head(9, ""), b"no report", "400");
     refused(&head((16 << 20) + 1, ""), &text.as_bytes()[..1000], "413");
@@ -1560,38 +1570,38 @@ fn reports_are_kept() {
     // It does not come to its end.
     refused(&head(text.len(), ""), &text.as_bytes()[1..], "408");
     // Others are being taken in, and nobody waits for them here.
-    let client = scene.ends.0;
+    let client = fixture.ends.0;
     let place = reports.place_at_once(client).unwrap();
-    let mut busy = Client::new(&scene, 5001);
+    let mut busy = Client::new(&fixture, 5001);
     busy.send(head(text.len(), "").as_bytes());
-    until_answered(&mut busy, &mut scene);
+    until_answered(&mut busy, &mut fixture);
     assert_eq!(&busy.received[9..12], b"503");
     drop(place);
     assert_eq!(names().len(), 2);
     // One whose client goes away, or ends its side too early, leaves its place.
     for (port, aborts) in [(5002, true), (5003, false)] {
-        let mut gone = Client::new(&scene, port);
+        let mut gone = Client::new(&fixture, port);
         gone.send(head(text.len(), "").as_bytes());
-        gone.run(&mut scene, |_| false);
+        gone.run(&mut fixture, |_| false);
         assert!(reports.place_at_once(client).is_err());
         if aborts {
             gone.connection.abort();
         } else {
             gone.connection.close();
         }
-        gone.run(&mut scene, |_| false);
+        gone.run(&mut fixture, |_| false);
         assert!(reports.place_at_once(client).is_ok());
     }
 }
 
 /// A thread writes reports, in its own time.
-fn until_answered(client: &mut Client, scene: &mut Scene) {
+fn until_answered(client: &mut Client, fixture: &mut Fixture) {
     let interim = |bytes: &[u8]| bytes.is_empty() || bytes.ends_with(b"100 Continue\r\n\r\n");
     let begun = std::time::Instant::now();
     while interim(&client.received) {
         assert!(begun.elapsed() < Duration::from_secs(60), "no answer");
-        client.run(scene, |_| false);
-        scene.now = scene.station.due().unwrap_or_default().max(scene.now);
+        client.run(fixture, |_| false);
+        fixture.now = fixture.station.due().unwrap_or_default().max(fixture.now);
         std::thread::yield_now();
     }
 }
@@ -1603,17 +1613,17 @@ fn answer(frame: &[u8]) -> Answer {
     Answer::parse(text).unwrap()
 }
 
-fn measure(scene: &mut Scene, request: Request) {
-    scene.say(ladder::PORT, ladder::PORT, request.emit().as_bytes());
+fn measure(fixture: &mut Fixture, request: Request) {
+    fixture.say(ladder::PORT, ladder::PORT, request.emit().as_bytes());
 }
 
 #[test]
 fn a_machine_that_says_hello_is_welcome() {
-    let mut scene = Scene::new(&[]);
-    measure(&mut scene, Request::Hello { number: 5 });
+    let mut fixture = Fixture::new(&[]);
+    measure(&mut fixture, Request::Hello { number: 5 });
     let (number, token) = (5, 0);
     assert_eq!(
-        answer(&scene.next().unwrap()),
+        answer(&fixture.next().unwrap()),
         Answer::Welcome { number, token }
     );
 }
@@ -1630,17 +1640,17 @@ fn send(number: u32, payload: u16, micros: u32) -> Request {
 #[test]
 fn a_machine_that_measures_itself_gets_datagrams_as_long_as_it_wants() {
     for (ends, payload) in [(VERSIONS[0], 1472), (VERSIONS[1], 1452), (VERSIONS[0], 18)] {
-        let mut scene = Scene::new(&[]);
-        scene.ends = ends;
+        let mut fixture = Fixture::new(&[]);
+        fixture.ends = ends;
         let request = send(7, payload, 300);
-        measure(&mut scene, request);
+        measure(&mut fixture, request);
         let mut sent = 0;
         for instant in 0..30 {
             // It asks again, as nothing may have come.
             if instant == 15 {
-                measure(&mut scene, request);
+                measure(&mut fixture, request);
             }
-            let frames = scene.all();
+            let frames = fixture.all();
             assert_eq!(frames.len(), 64, "at one instant");
             for frame in &frames {
                 let (from, to, content) = udp(frame);
@@ -1648,7 +1658,7 @@ fn a_machine_that_measures_itself_gets_datagrams_as_long_as_it_wants() {
                 assert_eq!(content, vec![0x55; payload.into()]);
             }
             sent += 64;
-            scene.now += Duration::from_micros(10);
+            fixture.now += Duration::from_micros(10);
         }
         let over = Answer::Sent {
             number: 7,
@@ -1657,25 +1667,25 @@ fn a_machine_that_measures_itself_gets_datagrams_as_long_as_it_wants() {
             micros: 300,
             waited: 0,
         };
-        assert_eq!(answer(&scene.next().unwrap()), over);
-        assert_eq!(scene.next(), None);
+        assert_eq!(answer(&fixture.next().unwrap()), over);
+        assert_eq!(fixture.next(), None);
         // The answer was lost.
-        measure(&mut scene, request);
-        assert_eq!(answer(&scene.next().unwrap()), over);
-        assert_eq!(scene.next(), None);
-        measure(&mut scene, send(8, payload, 300));
-        assert_eq!(scene.all().len(), 64);
+        measure(&mut fixture, request);
+        assert_eq!(answer(&fixture.next().unwrap()), over);
+        assert_eq!(fixture.next(), None);
+        measure(&mut fixture, send(8, payload, 300));
+        assert_eq!(fixture.all().len(), 64);
     }
 }
 
 #[test]
 fn the_sender_tells_how_long_it_waited_for_room() {
-    let mut scene = Scene::new(&[]);
-    measure(&mut scene, send(1, 18, 1000));
+    let mut fixture = Fixture::new(&[]);
+    measure(&mut fixture, send(1, 18, 1000));
     // There is room for all that leaves, for three, for all, for none.
     for (taken, pause) in [(64, 100), (3, 50), (64, 300), (0, 550)] {
-        assert_eq!((0..taken).map_while(|_| scene.next()).count(), taken);
-        scene.now += Duration::from_micros(pause);
+        assert_eq!((0..taken).map_while(|_| fixture.next()).count(), taken);
+        fixture.now += Duration::from_micros(pause);
     }
     let over = Answer::Sent {
         number: 1,
@@ -1684,31 +1694,31 @@ fn the_sender_tells_how_long_it_waited_for_room() {
         micros: 1000,
         waited: 50,
     };
-    assert_eq!(answer(&scene.next().unwrap()), over);
+    assert_eq!(answer(&fixture.next().unwrap()), over);
 }
 
 #[test]
 fn frames_of_the_machine_are_counted() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     for _ in 0..5 {
-        scene.say(DATA_PORT, DATA_PORT, &[7; 18]);
-        assert_eq!(scene.next(), None);
+        fixture.say(DATA_PORT, DATA_PORT, &[7; 18]);
+        assert_eq!(fixture.next(), None);
     }
     for (number, frames) in [(3, 6), (4, 7)] {
-        measure(&mut scene, Request::Count { number, token: 0 });
+        measure(&mut fixture, Request::Count { number, token: 0 });
         let counted = Answer::Counted { number, frames };
-        assert_eq!(answer(&scene.next().unwrap()), counted);
+        assert_eq!(answer(&fixture.next().unwrap()), counted);
     }
 }
 
 #[test]
 fn who_measures_and_who_downloads_take_turns() {
-    let mut scene = Scene::new(&[("file", &bytes(500_000))]);
-    ask(&mut scene, 3000, options(512, 200));
-    let servers = ends(&mut scene);
-    measure(&mut scene, send(1, 18, 1000));
-    acknowledge(&mut scene, servers[0], 0);
-    let frames = scene.all();
+    let mut fixture = Fixture::new(&[("file", &bytes(500_000))]);
+    ask(&mut fixture, 3000, options(512, 200));
+    let servers = ends(&mut fixture);
+    measure(&mut fixture, send(1, 18, 1000));
+    acknowledge(&mut fixture, servers[0], 0);
+    let frames = fixture.all();
     let is_data = |frame: &Vec<u8>| udp(frame).1 == DATA_PORT;
     assert_eq!(
         (
@@ -1721,14 +1731,14 @@ fn who_measures_and_who_downloads_take_turns() {
     let turns = [32, 64].map(|at| is_data(&frames[at]));
     assert_eq!(turns, [!first, first]);
     // The machine begins anew.
-    scene.station.forget_flows();
-    scene.now += Duration::from_millis(1);
-    assert_eq!(scene.next(), None);
+    fixture.station.forget_flows();
+    fixture.now += Duration::from_millis(1);
+    assert_eq!(fixture.next(), None);
 }
 
 #[test]
 fn what_asks_for_too_much_is_not_sent() {
-    let mut scene = Scene::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     for (ends, text) in [
         (VERSIONS[0], "send 1 0 1473 5"),
         (VERSIONS[0], "send 1 0 18 10000001"),
@@ -1737,8 +1747,8 @@ fn what_asks_for_too_much_is_not_sent() {
         (VERSIONS[0], "send"),
         (VERSIONS[0], ""),
     ] {
-        scene.ends = ends;
-        scene.say(ladder::PORT, ladder::PORT, text.as_bytes());
-        assert_eq!(scene.next(), None, "{text}");
+        fixture.ends = ends;
+        fixture.say(ladder::PORT, ladder::PORT, text.as_bytes());
+        assert_eq!(fixture.next(), None, "{text}");
     }
 }

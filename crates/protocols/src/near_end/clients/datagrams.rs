@@ -1,19 +1,19 @@
 //! A loader without a network stack of its own, whose TFTP goes by UdpWrite and UdpRead of the PXE base code.
 
 use super::*;
-use crate::host::{Expected, Host, Outgoing, Port};
+use crate::base_code::{Expected, Host, Outgoing, Port};
 use crate::hub::Hub;
 
 /// A machine whose loader calls UdpWrite and UdpRead.
 struct Machine {
-    scene: Scene,
+    fixture: Fixture,
     hub: Hub<Box<dyn Link>>,
 }
 
 impl Port for Machine {
     fn now(&mut self) -> Instant {
-        self.scene.turn();
-        self.scene.net.now()
+        self.fixture.turn();
+        self.fixture.net.now()
     }
 
     fn link_up(&self) -> bool {
@@ -54,12 +54,12 @@ impl Link for Nobody {
 fn datagrams_of_udp_write_are_answered_near() {
     for near_end in [true, false] {
         let script = FaultyTftpScript::new(300_000);
-        let mut scene = Scene::new(near_end, script.clone(), Faults::default());
+        let mut fixture = Fixture::new(near_end, script.clone(), Faults::default());
         let mut mac = [0; 6];
-        mac.copy_from_slice(&scene.header[..6]);
-        let mut hub = Hub::new(core::mem::replace(&mut scene.link, Box::new(Nobody)));
+        mac.copy_from_slice(&fixture.header[..6]);
+        let mut hub = Hub::new(core::mem::replace(&mut fixture.link, Box::new(Nobody)));
         hub.set_host_up(true);
-        let mut machine = Machine { scene, hub };
+        let mut machine = Machine { fixture, hub };
         let mut host = Host::new(mac, 1500, [5; 32]);
         host.configure(US.into(), 24, None);
         let mut server = tftp::PORT;
@@ -122,7 +122,7 @@ fn datagrams_of_udp_write_are_answered_near() {
             }
         }
         assert!(file == script.file);
-        let world = machine.scene.net.0.borrow();
+        let world = machine.fixture.net.0.borrow();
         assert_eq!((world.opened > 0, world.downloads.len()), (near_end, 0));
     }
 }

@@ -265,7 +265,7 @@ struct Faults {
 }
 
 /// A loader, the engine's machine, a wire, and a server.
-struct Scene {
+struct Fixture {
     net: Net,
     clock: Clock,
     link: Faulty,
@@ -285,7 +285,7 @@ struct Scene {
     got: Vec<u8>,
 }
 
-impl Scene {
+impl Fixture {
     fn new(near_end: bool, script: TcpServerScript, faults: Faults) -> Self {
         let (near, far) = sim::link(faults.wire, faults.wire, faults.seed);
         let clock = near.clock();
@@ -526,14 +526,14 @@ fn both(script: &TcpServerScript, faults: Faults, half_closes: bool) -> (Last, V
     let request = pattern(script.request, 5);
     let mut results = Vec::new();
     for near_end in [true, false] {
-        let mut scene = Scene::new(near_end, script.clone(), faults);
-        let last = scene.run(&request, half_closes);
+        let mut fixture = Fixture::new(near_end, script.clone(), faults);
+        let last = fixture.run(&request, half_closes);
         if last != Last::Silent {
-            scene.settle(20 * SECOND);
+            fixture.settle(20 * SECOND);
         }
-        let opened = scene.net.0.borrow().opened;
+        let opened = fixture.net.0.borrow().opened;
         assert_eq!(opened > 0, near_end, "who connects");
-        results.push((last, scene.got, scene.heard, scene.heard_fin));
+        results.push((last, fixture.got, fixture.heard, fixture.heard_fin));
     }
     let without = results.pop().unwrap();
     let with = results.pop().unwrap();
@@ -626,16 +626,16 @@ proptest! {
 /// Nobody tells a loader that it is connected before its server is.
 #[test]
 fn a_server_that_does_not_answer_does_not_answer() {
-    let mut scene = Scene::new(true, TcpServerScript::new(1, 1), Faults::default());
-    scene.connect();
+    let mut fixture = Fixture::new(true, TcpServerScript::new(1, 1), Faults::default());
+    fixture.connect();
     // The loader has the server's Ethernet address, and has sent its SYN.
-    while scene.open_ports() == 0 {
-        scene.turn();
+    while fixture.open_ports() == 0 {
+        fixture.turn();
     }
-    scene.far.set_link_up(false);
-    scene.settle(60 * SECOND);
-    assert_eq!(scene.socket().state(), tcp::State::SynSent);
-    assert_eq!(scene.open_ports(), 1);
+    fixture.far.set_link_up(false);
+    fixture.settle(60 * SECOND);
+    assert_eq!(fixture.socket().state(), tcp::State::SynSent);
+    assert_eq!(fixture.open_ports(), 1);
 }
 
 /// The server is not acknowledged beyond the memory that there is.
@@ -643,52 +643,52 @@ fn a_server_that_does_not_answer_does_not_answer() {
 fn a_loader_that_does_not_read_stops_the_server() {
     let script = TcpServerScript::new(1, 2_000_000);
     let file = script.file.clone();
-    let mut scene = Scene::new(true, script, Faults::default());
-    scene.connect();
+    let mut fixture = Fixture::new(true, script, Faults::default());
+    fixture.connect();
     for _ in 0..100_000 {
-        scene.turn();
-        let socket = scene.socket();
-        if socket.may_send() && socket.send_queue() == 0 && scene.heard.is_empty() {
-            scene.socket().send_slice(b"x").unwrap();
+        fixture.turn();
+        let socket = fixture.socket();
+        if socket.may_send() && socket.send_queue() == 0 && fixture.heard.is_empty() {
+            fixture.socket().send_slice(b"x").unwrap();
         }
     }
-    let waiting = scene.server.get(scene.listener).send_queue();
-    let acknowledged = scene.sent - waiting;
+    let waiting = fixture.server.get(fixture.listener).send_queue();
+    let acknowledged = fixture.sent - waiting;
     let most = 4 * PIECE + 256 * 1024 + 8192;
     assert!((8192..=most).contains(&acknowledged), "{acknowledged}");
-    scene.settle(20 * SECOND);
-    assert!(scene.got == file, "{} bytes", scene.got.len());
+    fixture.settle(20 * SECOND);
+    assert!(fixture.got == file, "{} bytes", fixture.got.len());
 }
 
 #[test]
 fn a_loader_that_resets_resets_the_server() {
-    let mut scene = Scene::new(true, TcpServerScript::new(1000, 10), Faults::default());
-    scene.connect();
-    scene.settle(SECOND);
-    assert!(scene.was_open);
-    scene.socket().abort();
-    scene.settle(SECOND);
-    assert!(scene.was_reset);
-    assert_eq!(scene.open_ports(), 0);
+    let mut fixture = Fixture::new(true, TcpServerScript::new(1000, 10), Faults::default());
+    fixture.connect();
+    fixture.settle(SECOND);
+    assert!(fixture.was_open);
+    fixture.socket().abort();
+    fixture.settle(SECOND);
+    assert!(fixture.was_reset);
+    assert_eq!(fixture.open_ports(), 0);
 }
 
 /// As when it was replaced by another that knows nothing of the connection; it takes frames, and says nothing.
 #[test]
 fn a_loader_that_vanishes_is_given_up() {
-    let mut scene = Scene::new(true, TcpServerScript::new(1, 500_000), Faults::default());
-    scene.connect();
-    scene.settle(SECOND);
-    scene.socket().send_slice(b"x").unwrap();
-    scene.turn();
-    scene.turn();
+    let mut fixture = Fixture::new(true, TcpServerScript::new(1, 500_000), Faults::default());
+    fixture.connect();
+    fixture.settle(SECOND);
+    fixture.socket().send_slice(b"x").unwrap();
+    fixture.turn();
+    fixture.turn();
     // All that passes is lost.
-    scene.link.one_in = 1;
-    let end = scene.clock.now() + 300 * SECOND;
-    while scene.clock.now() < end && !scene.was_reset {
-        scene.turn();
+    fixture.link.one_in = 1;
+    let end = fixture.clock.now() + 300 * SECOND;
+    while fixture.clock.now() < end && !fixture.was_reset {
+        fixture.turn();
     }
-    assert!(scene.was_reset);
-    assert_eq!(scene.open_ports(), 0);
+    assert!(fixture.was_reset);
+    assert_eq!(fixture.open_ports(), 0);
 }
 
 /// What it does meanwhile is its business: time that nobody looks is no silence of its.
@@ -696,34 +696,34 @@ fn a_loader_that_vanishes_is_given_up() {
 fn a_loader_that_is_busy_for_long_goes_on() {
     let script = TcpServerScript::new(1, 500_000);
     let file = script.file.clone();
-    let mut scene = Scene::new(true, script, Faults::default());
-    scene.connect();
-    scene.settle(SECOND);
-    scene.socket().send_slice(b"x").unwrap();
+    let mut fixture = Fixture::new(true, script, Faults::default());
+    fixture.connect();
+    fixture.settle(SECOND);
+    fixture.socket().send_slice(b"x").unwrap();
     for _ in 0..50 {
-        scene.turn();
+        fixture.turn();
     }
     for _ in 0..200 {
-        scene.clock.advance(2 * SECOND);
-        let now = scene.clock.now();
-        let mut world = scene.net.0.borrow_mut();
+        fixture.clock.advance(2 * SECOND);
+        let now = fixture.clock.now();
+        let mut world = fixture.net.0.borrow_mut();
         world.service.poll(Instant::from_micros(now)).unwrap();
         drop(world);
-        scene.serve(now);
+        fixture.serve(now);
     }
-    scene.settle(30 * SECOND);
-    assert!(scene.got == file, "{} bytes", scene.got.len());
+    fixture.settle(30 * SECOND);
+    assert!(fixture.got == file, "{} bytes", fixture.got.len());
 }
 
 #[test]
 fn a_link_that_goes_down_resets_the_server() {
-    let mut scene = Scene::new(true, TcpServerScript::new(1000, 10), Faults::default());
-    scene.connect();
-    scene.settle(SECOND);
-    scene.link.link.set_up(false);
-    assert_eq!(scene.open_ports(), 0);
-    scene.settle(SECOND);
-    assert!(scene.was_reset);
+    let mut fixture = Fixture::new(true, TcpServerScript::new(1000, 10), Faults::default());
+    fixture.connect();
+    fixture.settle(SECOND);
+    fixture.link.link.set_up(false);
+    assert_eq!(fixture.open_ports(), 0);
+    fixture.settle(SECOND);
+    assert!(fixture.was_reset);
 }
 
 proptest! {

@@ -40,9 +40,9 @@ fn table() -> Request {
 }
 
 fn kick(ring: usize) -> Request {
-    Request::SetBell {
+    Request::SetRingEvent {
         ring,
-        bell: Bell::Kick,
+        event: RingEvent::Kick,
         fd: true,
     }
 }
@@ -212,10 +212,10 @@ fn a_ring_of_a_pair_that_there_is_not_ends_the_session() {
         let error = session.request(request, vec![]).unwrap_err();
         assert!(matches!(error, SessionError::Ring { rings: 4, .. }));
     }
-    for bell in [Bell::Kick, Bell::Call, Bell::Error] {
-        let request = Request::SetBell {
+    for event in [RingEvent::Kick, RingEvent::Call, RingEvent::Error] {
+        let request = Request::SetRingEvent {
             ring: 4,
-            bell,
+            event,
             fd: true,
         };
         let error = session.request(request, vec![event()]).unwrap_err();
@@ -239,9 +239,9 @@ fn a_new_call_stops_nothing() {
     let mut session = session();
     tell(&mut session, table(), vec![file()]);
     ring(&mut session, 0);
-    let call = |fd| Request::SetBell {
+    let call = |fd| Request::SetRingEvent {
         ring: 0,
-        bell: Bell::Call,
+        event: RingEvent::Call,
         fd,
     };
     tell(&mut session, call(true), vec![event()]);
@@ -298,9 +298,9 @@ fn what_cannot_be_ends_the_session() {
         vec![],
     );
     assert!(matches!(base, SessionError::Base(_)));
-    let silent = Request::SetBell {
+    let silent = Request::SetRingEvent {
         ring: 0,
-        bell: Bell::Kick,
+        event: RingEvent::Kick,
         fd: false,
     };
     assert!(matches!(refused(silent, vec![]), SessionError::NoKick));

@@ -121,11 +121,11 @@ pub(super) enum NotThere {
 pub(super) struct ColdFiles {
     files: Arc<dyn Files>,
     /// Readable when something has been read.
-    bell: Arc<OwnedFd>,
+    event: Arc<OwnedFd>,
     /// From when it was first needed.
     reader: Option<Reader>,
     asked: Vec<Part>,
-    /// Chunks that have come whose ring of the bell may still be to come.
+    /// Chunks that have come whose event may still be to come.
     unheard: u64,
     chunks: VecDeque<Chunk>,
 }
@@ -134,10 +134,10 @@ impl ColdFiles {
     /// # Errors
     /// Those of the kernel's calls.
     pub(super) fn new(files: Arc<dyn Files>) -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             files,
-            bell: Arc::new(bell),
+            event: Arc::new(event),
             reader: None,
             asked: Vec::new(),
             unheard: 0,
@@ -147,7 +147,7 @@ impl ColdFiles {
 
     /// Readable when [`Self::collect`] has something.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.event.as_fd()
     }
 
     /// Nobody wants any more what was read, or is being read.
@@ -163,9 +163,9 @@ impl ColdFiles {
         if self.asked.is_empty() && self.unheard == 0 {
             return false;
         }
-        // First the bell: what comes from here on rings it again. A chunk is there before its ring.
+        // First the event: what comes from here on sets it again. A chunk is there before its event.
         let mut rings = [0; 8];
-        let heard = match rustix::io::read(&*self.bell, &mut rings) {
+        let heard = match rustix::io::read(&*self.event, &mut rings) {
             Ok(_) => u64::from_ne_bytes(rings),
             Err(_) => 0,
         };
@@ -253,7 +253,7 @@ impl ColdFiles {
         }
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None => Reader::start(self.files.clone(), self.bell.clone())?,
+            None => Reader::start(self.files.clone(), self.event.clone())?,
         };
         // There is room for all that are asked for; the thread ends with its reader only.
         let told = reader.wanted.try_send(part());
@@ -265,7 +265,7 @@ impl ColdFiles {
 }
 
 impl Reader {
-    fn start(files: Arc<dyn Files>, bell: Arc<OwnedFd>) -> io::Result<Self> {
+    fn start(files: Arc<dyn Files>, event: Arc<OwnedFd>) -> io::Result<Self> {
         let (wanted, wants) = sync_channel::<Part>(MOST);
         let (sender, read) = sync_channel(MOST);
         let body = move || {
@@ -277,7 +277,7 @@ impl Reader {
                     return;
                 }
                 // One that is full rings already.
-                let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
+                let _ = rustix::io::write(&*event, &1u64.to_ne_bytes());
             }
         };
         Builder::new().name("reader".to_owned()).spawn(body)?;

@@ -205,7 +205,7 @@ fn cold_wire(folder: &Path, bytes: &[u8]) -> (ServerWire, std::sync::mpsc::Sende
     (ServerWire::with_files(station, files), disk)
 }
 
-/// A frame, when the bell has rung for it.
+/// A frame, when the event is set for it.
 fn after_the_bell(wire: &mut ServerWire, memory: &Mapping, room: &[Span]) -> Vec<u8> {
     loop {
         let mut polled = [PollFd::from_borrowed_fd(wire.descriptor(), PollFlags::IN)];
@@ -283,7 +283,7 @@ fn a_file_on_a_slow_disk_holds_up_nobody() {
             wire.receive(&memory, &room, NOW),
             Received::Nothing
         ));
-        assert!(is_quiet(&wire), "the bell rings for ever");
+        assert!(is_quiet(&wire), "the event is set for ever");
     }
 }
 

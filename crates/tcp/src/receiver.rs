@@ -29,7 +29,7 @@ pub struct Placement {
 
 /// RCV.NXT and what belongs to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Receive {
+pub(crate) struct Receiver {
     pub rcv_nxt: u32,
     pub window: Window,
     /// What has come behind gaps.
@@ -43,7 +43,7 @@ pub(crate) struct Receive {
     pub urgent: u32,
 }
 
-impl Receive {
+impl Receiver {
     /// Behind a SYN with the sequence number `irs`, when `told` bytes of window were told before.
     pub(crate) fn new(irs: u32, told: u16, now: Instant) -> Self {
         let rcv_nxt = irs.wrapping_add(1);
@@ -215,8 +215,8 @@ mod tests {
     const WORTH: u32 = 1000;
 
     /// RCV.NXT is 1000, RCV.WND so many bytes: whole units of 256.
-    fn opened(window: u32) -> Receive {
-        let mut receive = Receive::new(999, 0, NOW);
+    fn opened(window: u32) -> Receiver {
+        let mut receive = Receiver::new(999, 0, NOW);
         receive.window.open(1000, window);
         assert_eq!(receive.window.size(1000), window);
         receive

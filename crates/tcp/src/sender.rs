@@ -27,7 +27,7 @@ struct Recovery {
 
 /// SND.UNA, SND.NXT and what belongs to them.
 #[derive(Clone, Debug)]
-pub(crate) struct Send {
+pub(crate) struct Sender {
     pub iss: u32,
     pub snd_una: u32,
     pub snd_nxt: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Piece {
     pub fin: bool,
 }
 
-impl Send {
+impl Sender {
     /// Before a SYN with the sequence number `iss`.
     pub(crate) fn new(iss: u32, mss: u16) -> Self {
         let first = iss.wrapping_add(1);

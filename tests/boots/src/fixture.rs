@@ -24,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 pub(crate) const MACHINE: &str = "machine";
 
 /// A network, a directory to boot from, and a machine that is still switched off.
-pub(crate) struct Scene<'lab> {
+pub(crate) struct Fixture<'lab> {
     pub lab: &'lab Lab,
     pub network: Network,
     pub system: System,
@@ -33,10 +33,10 @@ pub(crate) struct Scene<'lab> {
     starts_by_shell: bool,
 }
 
-impl<'lab> Scene<'lab> {
+impl<'lab> Fixture<'lab> {
     /// A plain network and little data.
     pub(crate) fn new(lab: &'lab Lab) -> Result<Self> {
-        Scene::on(lab, NetworkOptions::default(), 1)
+        Fixture::on(lab, NetworkOptions::default(), 1)
     }
 
     /// Another network, and `megabytes` of data.
@@ -49,7 +49,7 @@ impl<'lab> Scene<'lab> {
         machine.memory_mib = 768;
         machine.network = Some(network.card());
         machine.pxe_only(Some(IpVersion::V4));
-        Ok(Scene {
+        Ok(Fixture {
             lab,
             network,
             system,

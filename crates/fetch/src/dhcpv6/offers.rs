@@ -1,0 +1,67 @@
+//! Offers: which are kept, and which one is taken.
+
+use alloc::vec::Vec;
+
+use super::lease::Lease6;
+
+/// ADVERTISEs kept of a network with many servers; later ones are dropped.
+const MAX_OFFERS: usize = 16;
+
+/// What a server's ADVERTISE offers, and how it compares with others'.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    /// The DUID of the server.
+    pub(super) server: Vec<u8>,
+    pub(super) preference: u8,
+    pub(super) lease: Lease6,
+}
+
+/// Offers with addresses, and the boot information that came beside them.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    kept: Vec<Offer>,
+    /// Boot information of a server that has no addresses to give.
+    pub(super) proxy: Option<Lease6>,
+}
+
+impl Offers {
+    /// Keeps the first offer of each server.
+    pub(super) fn keep(&mut self, offer: Offer) {
+        let known = self.kept.iter().any(|kept| kept.server == offer.server);
+        if self.kept.len() < MAX_OFFERS && !known {
+            self.kept.push(offer);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.kept.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Whether one need not wait for a better one: by its preference (RFC 8415 section 18.2.1), or as it has all that was asked for.
+    pub(super) fn decided(&self, want_boot_file: bool) -> bool {
+        self.kept.iter().any(|offer| {
+            offer.preference == u8::MAX
+                || !want_boot_file
+                || offer.lease.boot_file.is_some()
+                || self.proxy.is_some()
+        })
+    }
+
+    /// Takes the best, the first of equals. None are left.
+    pub(super) fn take_best(&mut self) -> Option<Offer> {
+        let rank = |offer: &Offer| (offer.lease.boot_file.is_some(), offer.preference);
+        core::mem::take(&mut self.kept)
+            .into_iter()
+            .reduce(|best, offer| {
+                if rank(&offer) > rank(&best) {
+                    offer
+                } else {
+                    best
+                }
+            })
+    }
+}
