@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use wireboot_experiments::{
-    bench, checkpoints, ladder, load, loaders, nic, nic_faults, soak, throughput,
+    bench, checkpoints, ladder, load, loaders, nic, nic_faults, soak, throughput, ttcp,
 };
 use wireboot_lab::boot;
 
@@ -19,6 +19,7 @@ pub(crate) enum Lab {
     NicFaults(nic_faults::NicFaultsArgs),
     Soak(soak::SoakArgs),
     Throughput(throughput::ThroughputArgs),
+    Ttcp(ttcp::TtcpArgs),
 }
 
 /// Runs the command to its end.
@@ -37,5 +38,6 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<()> {
         Lab::NicFaults(arguments) => nic_faults::run(arguments),
         Lab::Soak(arguments) => soak::run(arguments),
         Lab::Throughput(arguments) => throughput::run(arguments),
+        Lab::Ttcp(arguments) => ttcp::run(arguments),
     }
 }

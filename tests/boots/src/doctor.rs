@@ -286,6 +286,22 @@ pub(crate) fn under_secure_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// After all that replaces tables, gates and protocols, the firmware boots by its next option: wireboot.efi by PXE, and Linux.
+pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    let words = "check cost dma boot trace profile frames options=1 rounds=1 calls=1000";
+    fixture.boot_from_stick(&examination_of(lab, words)?)?;
+    let card = fixture.machine.network.as_mut().context("no card")?;
+    card.boot_index = Some(2);
+    fixture.machine.pxe_only(Some(IpVersion::V4));
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
+    let report = told(&mut machine)?;
+    ensure!(lacking(&report)?.is_empty(), "{:?}", report.not_measured);
+    ensure!(report.trace.is_some() && report.profile.is_some());
+    fixture.arrives(&mut machine)
+}
+
 /// What nginx can by HTTP, by which doctor.efi was started over IPv6.
 pub(crate) fn servers_by_http(lab: &Lab) -> Result<()> {
     let program = examination_of(lab, "servers")?;

@@ -36,6 +36,13 @@ pub(crate) fn initrd_in_pieces(lab: &Lab) -> Result<()> {
     boots(&fixture(lab, 512, 256, 258)?.by_stick()?)
 }
 
+/// 3 GiB are enough for 1 GiB, which Linux copies.
+pub(crate) fn initrd_of_a_gibibyte(lab: &Lab) -> Result<()> {
+    let mut fixture = fixture(lab, 3072, 0, 1024)?;
+    fixture.machine.machine = "q35".into();
+    boots(&fixture.by_stick()?)
+}
+
 /// The user is told before the file comes, and the next boot option has its turn.
 pub(crate) fn initrd_too_large(lab: &Lab) -> Result<()> {
     let mut fixture = fixture(lab, 256, 0, 150)?;

@@ -3,13 +3,13 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;
 
 use crate::bench::linux;
+use crate::iperf3::Iperf3;
 use crate::ladder::{self, Counterpart, Kind};
 use wireboot_lab::guest::Kernel;
 use wireboot_lab::ip::IpVersion;
@@ -111,26 +111,6 @@ pub(super) struct ThroughputTestbed<'a> {
     pub kernel: Kernel,
     /// How long a test takes.
     pub seconds: u32,
-}
-
-/// Debian's iperf3, which serves one client. It ends with this value.
-struct Iperf3(Child);
-
-impl Iperf3 {
-    fn start(lab: &Lab) -> Result<Self> {
-        let mut command = lab.command("iperf3");
-        command.arg("--server");
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let started = command.spawn();
-        Ok(Self(started.context("starting iperf3: is it installed?")?))
-    }
-}
-
-impl Drop for Iperf3 {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 type Found = Vec<(&'static str, f64)>;

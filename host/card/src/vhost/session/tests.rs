@@ -212,10 +212,10 @@ fn a_ring_of_a_pair_that_there_is_not_ends_the_session() {
         let error = session.request(request, vec![]).unwrap_err();
         assert!(matches!(error, SessionError::Ring { rings: 4, .. }));
     }
-    for event in [RingEvent::Kick, RingEvent::Call, RingEvent::Error] {
+    for kind in [RingEvent::Kick, RingEvent::Call, RingEvent::Error] {
         let request = Request::SetRingEvent {
             ring: 4,
-            event,
+            event: kind,
             fd: true,
         };
         let error = session.request(request, vec![event()]).unwrap_err();
