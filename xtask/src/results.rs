@@ -170,6 +170,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json"],
     },
     Measurement {
+        name: "doctor-ttcp",
+        program: Program::Wireboot("lab ttcp"),
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "load-one-tftp",
         program: Program::Wireboot("lab load --clients 1 --rounds 9 --seconds 10"),
         files: &["json"],

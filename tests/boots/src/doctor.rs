@@ -294,7 +294,9 @@ pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
     let card = fixture.machine.network.as_mut().context("no card")?;
     card.boot_index = Some(2);
     fixture.machine.pxe_only(Some(IpVersion::V4));
-    let _server = fixture.serve(&[])?;
+    let reports = lab.scratch().join("reports");
+    let kept = reports.to_str().context("a path that is no text")?;
+    let _server = fixture.serve(&["--reports", kept])?;
     let mut machine = fixture.start()?;
     let report = told(&mut machine)?;
     ensure!(lacking(&report)?.is_empty(), "{:?}", report.not_measured);

@@ -161,7 +161,13 @@ impl RowFigures<'_> {
             .collect();
         Fit::of(&points).map_or_else(
             || "-".to_owned(),
-            |fit| format!("{:.0} + {:.2}", fit.per_packet, fit.per_byte),
+            |Fit {
+                 per_packet,
+                 per_byte,
+             }| {
+                let sign = if per_byte < 0.0 { '-' } else { '+' };
+                format!("{per_packet:.0} {sign} {:.2}", per_byte.abs())
+            },
         )
     }
 
