@@ -22,8 +22,11 @@ pub struct Profile {
     /// What taking samples costs of a packet's work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<PacketWork>,
-    /// Samples asked for, a second.
+    /// Samples asked for, a second; taken, where the firmware's timer took them.
     pub hertz: u32,
+    /// The firmware's timer took them, as no AP (application processor) was free: code that runs with interrupts off counts where they come on again.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub by_timer: bool,
     /// How many samples were taken, in all turns together.
     pub samples: u64,
     /// Samples of these that found interrupts off.

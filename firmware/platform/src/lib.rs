@@ -16,7 +16,7 @@ mod callbacks;
 pub mod claim;
 mod clock;
 pub mod console;
-mod cpu_attributes;
+mod cpu_arch;
 pub mod debug_build;
 pub mod device_path;
 mod dropped;

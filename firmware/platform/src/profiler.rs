@@ -1,29 +1,24 @@
 //! Where the BSP (bootstrap processor) is, many times a second: an AP (application processor) sends it a non-maskable interrupt, and a gate of ours
-//! notes what that interrupted. Interrupts that are off do not keep it away.
+//! notes what that interrupted. Interrupts that are off do not keep it away. Where no AP is free, the gate is that of the firmware's timer: a sample is
+//! taken at each of its ticks, and late where interrupts are off.
 //!
 //! ```text
 //!   AP: halts; each period ── asked ──> NMI ──> BSP, whatever it does ──> gate: address, flags ──> back to it
+//!   timer: each tick ──> BSP, where interrupts are on ──> gate: address, flags ──> the firmware's handler
 //! ```
+
+mod gate;
 
 use crate::Clock;
 use crate::bsp;
+use crate::cpu_arch;
 use crate::processors::apic::Apic;
 use crate::processors::{self, Parking, Processor};
-use crate::shim;
 use alloc::vec::Vec;
-use core::arch::naked_asm;
 use core::hint::spin_loop;
-use core::mem::offset_of;
-use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use wireboot_threads::{Context, Thread, spawn};
-use x86_64::instructions::interrupts::without_interrupts;
-use x86_64::instructions::tables::sidt;
 
-/// The vector of non-maskable interrupts.
-const VECTOR: usize = 2;
-/// Bytes of a gate in long mode.
-const GATE: usize = 16;
 /// The flag in RFLAGS that lets interrupts through.
 const INTERRUPTS: u64 = 1 << 9;
 /// The most samples that are kept: 16 MiB.
@@ -54,28 +49,6 @@ impl Position {
     }
 }
 
-/// What the gate reads and writes. Only the BSP writes here while there are periods, but for `asked`.
-#[repr(C)]
-struct GateData {
-    /// Not 0: the next interrupt is ours.
-    asked: AtomicU64,
-    /// The first of `positions` that is free.
-    next: AtomicU64,
-    /// How many there are.
-    room: AtomicU64,
-    positions: AtomicPtr<Position>,
-    /// The firmware's handler, for interrupts that are not ours.
-    original: AtomicU64,
-}
-
-static SHARED: GateData = GateData {
-    asked: AtomicU64::new(0),
-    next: AtomicU64::new(0),
-    room: AtomicU64::new(0),
-    positions: AtomicPtr::new(ptr::null_mut()),
-    original: AtomicU64::new(0),
-};
-
 /// The gate could not be put back, or an AP goes on asking.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
@@ -88,9 +61,14 @@ pub fn as_found() -> bool {
 /// Why nothing can be sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unable {
-    /// The firmware offers none, the machine has one processor, or another profiler has it.
-    #[error("no AP (application processor) is free to ask the BSP where it is")]
+    /// The firmware offers none, or the machine has one processor; and the firmware handles no interrupt, or several.
+    #[error(
+        "no AP (application processor) is free to ask the BSP where it is, and which interrupt is the firmware's timer cannot be told"
+    )]
     NoAp,
+    /// Another profiler is at work, or the AP does not come.
+    #[error("the AP (application processor) that is to ask the BSP where it is does not come")]
+    Silent,
     /// The BSP's table of gates is too short, or may not be written.
     #[error("the firmware's table of interrupts is too short or in read-only memory")]
     NoGate,
@@ -101,10 +79,17 @@ pub enum Unable {
 
 /// Samples until it is stopped or dropped.
 pub struct Profiler {
-    thread: Option<Thread<Ticker, Ticked>>,
-    processor: Processor,
+    asker: Option<Asker>,
+    /// The gate is ours.
+    samples: bool,
     positions: Vec<Position>,
     clock: Clock,
+}
+
+/// The AP that asks.
+struct Asker {
+    thread: Thread<Ticker, Ticked>,
+    processor: Processor,
 }
 
 /// What was sampled.
@@ -116,6 +101,8 @@ pub struct Profile {
     pub lost: u64,
     /// Periods in which the BSP had not answered the one before.
     pub missed: u64,
+    /// The firmware's timer has taken them, at its own pace.
+    pub by_timer: bool,
 }
 
 /// For the AP.
@@ -133,102 +120,116 @@ struct Ticked {
 }
 
 impl Profiler {
-    /// Begins, `hertz` times a second, on an AP.
+    /// Begins: `hertz` times a second by an AP, or where none is free, at each tick of the firmware's timer.
     ///
     /// # Errors
     /// [`Unable`], with nothing changed.
     pub fn start(hertz: u64, clock: Clock) -> Result<Self, Unable> {
-        let mut aps = processors::aps().map_err(|_| Unable::NoAp)?.into_iter();
-        let mut processor = aps.next().ok_or(Unable::NoAp)?;
-        if SHARED.original.load(Ordering::Relaxed) != 0 {
-            return Err(Unable::NoAp);
+        if gate::is_replaced() {
+            return Err(Unable::Silent);
         }
+        let aps = processors::aps().unwrap_or_default();
+        let processor = aps.into_iter().next();
+        let vector = match &processor {
+            Some(_) => gate::NMI,
+            None => cpu_arch::handled_interrupt().ok_or(Unable::NoAp)?,
+        };
         let mut positions = Vec::new();
         let room = positions.try_reserve_exact(MOST);
         room.map_err(|_| Unable::NoMemory)?;
         positions.resize(MOST, Position::default());
-        SHARED.asked.store(0, Ordering::Relaxed);
-        SHARED.next.store(0, Ordering::Relaxed);
-        SHARED.room.store(MOST as u64, Ordering::Relaxed);
-        SHARED
-            .positions
-            .store(positions.as_mut_ptr(), Ordering::Relaxed);
-        replace_gate().ok_or(Unable::NoGate)?;
-        let ticker = Ticker {
-            clock,
-            bsp: bsp::apic_id(),
-            period: clock.hertz() / hertz.max(1),
-        };
-        let thread = spawn(&mut processor, ticker, tick);
-        let Ok(thread) = thread else {
-            restore_gate();
-            return Err(Unable::NoAp);
-        };
-        let profiler = Self {
-            thread: Some(thread),
-            processor,
+        // SAFETY: they are dropped, or given away, when the gate is the firmware's again, else never (`end`).
+        let replaced = unsafe { gate::replace(vector, processor.is_none(), &mut positions) };
+        replaced.ok_or(Unable::NoGate)?;
+        let mut profiler = Self {
+            asker: None,
+            samples: true,
             positions,
             clock,
         };
-        let thread = profiler.thread.as_ref();
-        let comes = || thread.is_some_and(Thread::is_started);
-        // Where it does not come, dropping it ends all.
-        profiler.wait(comes).then_some(()).ok_or(Unable::NoAp)?;
+        if let Some(mut processor) = processor {
+            let ticker = Ticker {
+                clock,
+                bsp: bsp::apic_id(),
+                period: clock.hertz() / hertz.max(1),
+            };
+            let thread = spawn(&mut processor, ticker, tick).map_err(|_| Unable::Silent)?;
+            let asker = profiler.asker.insert(Asker { thread, processor });
+            // Where it does not come, dropping the profiler ends all.
+            wait(clock, || asker.thread.is_started())
+                .then_some(())
+                .ok_or(Unable::Silent)?;
+        }
         Ok(profiler)
     }
 
     /// Ends, and gives what was sampled.
     #[must_use]
     pub fn stop(mut self) -> Profile {
+        let by_timer = self.asker.is_none();
         let ticked = self.end();
-        let taken = usize::try_from(SHARED.next.load(Ordering::Relaxed)).unwrap_or(MOST);
         let mut positions = core::mem::take(&mut self.positions);
-        positions.truncate(taken);
+        positions.truncate(gate::noted());
         Profile {
             lost: ticked.asked.saturating_sub(positions.len() as u64),
             missed: ticked.missed,
             positions,
+            by_timer,
         }
-    }
-
-    /// Whether `come` is true before patience ends.
-    fn wait(&self, come: impl Fn() -> bool) -> bool {
-        let end = self.clock.micros() + PATIENCE;
-        while !come() {
-            if self.clock.micros() > end {
-                return come();
-            }
-            spin_loop();
-        }
-        true
     }
 
     /// Has the AP go, and puts the gate back.
     fn end(&mut self) -> Ticked {
-        let Some(thread) = self.thread.take() else {
+        if !core::mem::take(&mut self.samples) {
+            return Ticked::default();
+        }
+        let Some(Asker {
+            thread,
+            mut processor,
+        }) = self.asker.take()
+        else {
+            self.put_back();
             return Ticked::default();
         };
         thread.stop();
-        if !self.wait(|| thread.is_finished()) && !self.processor.kill() {
+        if !wait(self.clock, || thread.is_finished()) && !processor.kill() {
             // It goes on asking, so the gate and its memory stay. At the program's end the firmware is told to reset the machine.
             LEFT.store(true, Ordering::Relaxed);
             core::mem::forget(core::mem::take(&mut self.positions));
             return Ticked::default();
         }
         // The last one that it has asked for may be on its way.
-        self.wait(|| SHARED.asked.load(Ordering::Acquire) == 0);
-        restore_gate();
-        self.wait(|| self.processor.is_idle());
+        wait(self.clock, gate::is_noted);
+        self.put_back();
+        wait(self.clock, || processor.is_idle());
         thread.join().unwrap_or_default()
+    }
+
+    /// Puts the gate back. Where somebody has replaced it, ours still notes: what it writes to stays.
+    fn put_back(&mut self) {
+        gate::restore(&LEFT);
+        if gate::is_replaced() {
+            core::mem::forget(core::mem::take(&mut self.positions));
+        }
     }
 }
 
 impl Drop for Profiler {
     fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.end();
-        }
+        self.end();
     }
+}
+
+/// Whether `come` is true before patience ends.
+fn wait(clock: Clock, come: impl Fn() -> bool) -> bool {
+    let end = clock.micros() + PATIENCE;
+    while !come() {
+        if clock.micros() > end {
+            return come();
+        }
+        spin_loop();
+    }
+    true
 }
 
 /// Asks the BSP, each period. On the AP.
@@ -247,7 +248,7 @@ fn tick(ticker: Ticker, context: &Context<'_>) -> Ticked {
         }
         // Where this processor was taken away for long, the periods in between are gone.
         next = (next + ticker.period).max(ticker.clock.ticks());
-        if SHARED.asked.swap(1, Ordering::AcqRel) != 0 {
+        if !gate::ask() {
             ticked.missed += 1;
             continue;
         }
@@ -257,7 +258,7 @@ fn tick(ticker: Ticker, context: &Context<'_>) -> Ticked {
         if unsafe { apic.send_nmi(ticker.bsp) } {
             ticked.asked += 1;
         } else {
-            SHARED.asked.store(0, Ordering::Release);
+            gate::take_back();
         }
     }
     ticked
@@ -274,137 +275,12 @@ fn rest(parking: Option<&Parking>, micros: u64) {
 /// Puts the firmware's gate back where ours is in its place: the AP has been ended. Allocates nothing.
 #[cfg(target_os = "uefi")]
 pub(crate) fn release_in_panic() {
-    restore_gate();
-}
-
-/// The gate of [`VECTOR`] in the calling processor's table.
-fn gate() -> Option<ptr::NonNull<[u32; 4]>> {
-    let table = sidt();
-    if usize::from(table.limit) + 1 < (VECTOR + 1) * GATE {
-        return None;
-    }
-    let address = (table.base.as_u64() + (VECTOR * GATE) as u64) as *mut [u32; 4];
-    ptr::NonNull::new(address).filter(|gate| shim::is_writable(gate.as_ptr().cast()))
-}
-
-/// The address of the handler that a gate leads to (Intel SDM volume 3, figure 6-8).
-fn handler(gate: [u32; 4]) -> u64 {
-    let [low, middle, high, _] = gate;
-    u64::from(high) << 32 | u64::from(middle & 0xffff_0000) | u64::from(low & 0xffff)
-}
-
-/// The same gate, leading to `address`.
-fn leading_to(gate: [u32; 4], address: u64) -> [u32; 4] {
-    let [low, middle, _, reserved] = gate;
-    let part = address as u32;
-    [
-        low & 0xffff_0000 | part & 0xffff,
-        middle & 0xffff | part & 0xffff_0000,
-        (address >> 32) as u32,
-        reserved,
-    ]
-}
-
-/// Where our gate leads.
-fn ours() -> u64 {
-    note as *const () as u64
-}
-
-fn replace_gate() -> Option<()> {
-    let gate = gate()?;
-    without_interrupts(|| {
-        // SAFETY: the processor's own register says that the table is there. The firmware keeps it in memory that it writes itself.
-        let before = unsafe { gate.read_volatile() };
-        SHARED.original.store(handler(before), Ordering::Relaxed);
-        // SAFETY: the same; the code there is made for it, and what it reads is set. A non-maskable interrupt of the machine's between the
-        // words of this write would go astray: they announce broken hardware.
-        unsafe { gate.write_volatile(leading_to(before, ours())) };
-    });
-    Some(())
-}
-
-/// Puts the firmware's gate back. Where somebody else has replaced ours, they may go on to it at any time: it stays, and [`as_found`] says so.
-fn restore_gate() {
-    let original = SHARED.original.load(Ordering::Relaxed);
-    if original == 0 {
-        return;
-    }
-    let put = gate().is_some_and(|gate| {
-        without_interrupts(|| {
-            // SAFETY: as in `replace_gate`.
-            let now = unsafe { gate.read_volatile() };
-            let is_ours = handler(now) == ours();
-            if is_ours {
-                // SAFETY: as in `replace_gate`; this is how the firmware had it.
-                unsafe { gate.write_volatile(leading_to(now, original)) };
-            }
-            is_ours
-        })
-    });
-    if put {
-        SHARED.original.store(0, Ordering::Relaxed);
-    } else {
-        LEFT.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The gate: notes where the BSP was if an AP has asked, else goes on to the firmware's handler.
-#[unsafe(naked)]
-extern "C" fn note() {
-    naked_asm!(
-        "push rax",
-        "push rcx",
-        "push rdx",
-        "lea rcx, [rip + {shared}]",
-        "xor eax, eax",
-        "xchg rax, [rcx + {asked}]",
-        "test rax, rax",
-        "jz 3f",
-        "mov rax, [rcx + {next}]",
-        "cmp rax, [rcx + {room}]",
-        "jae 2f",
-        "inc qword ptr [rcx + {next}]",
-        "shl rax, 4",
-        "add rax, [rcx + {positions}]",
-        // Behind our three registers: address, code segment, flags.
-        "mov rdx, [rsp + 24]",
-        "mov [rax], rdx",
-        "mov rdx, [rsp + 40]",
-        "mov [rax + 8], rdx",
-        "2:",
-        "pop rdx",
-        "pop rcx",
-        "pop rax",
-        "iretq",
-        "3:",
-        "pop rdx",
-        "pop rcx",
-        "pop rax",
-        "jmp qword ptr [rip + {shared} + {original}]",
-        shared = sym SHARED,
-        asked = const offset_of!(GateData, asked),
-        next = const offset_of!(GateData, next),
-        room = const offset_of!(GateData, room),
-        positions = const offset_of!(GateData, positions),
-        original = const offset_of!(GateData, original),
-    )
+    gate::restore(&LEFT);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_gate_leads_where_it_is_made_to_and_is_else_the_same() {
-        // Offset 0x11223344_55667788, selector 0x38, interrupt gate, present.
-        let gate = [0x0038_7788, 0x5566_8e00, 0x1122_3344, 0];
-        assert_eq!(handler(gate), 0x1122_3344_5566_7788);
-        let other = leading_to(gate, 0xaabb_ccdd_eeff_0011);
-        assert_eq!(handler(other), 0xaabb_ccdd_eeff_0011);
-        assert_eq!(other[0] >> 16, 0x38);
-        assert_eq!(other[1] & 0xffff, 0x8e00);
-        assert_eq!(leading_to(other, handler(gate)), gate);
-    }
 
     #[test]
     fn flags_tell_whether_interrupts_were_off() {

@@ -218,12 +218,12 @@ fn surroundings(out: &mut String, heard: &Surroundings) {
 fn profile(out: &mut String, profile: &Profile) {
     let _ = writeln!(
         out,
-        "<h2>Where the processor was</h2>\n<p>{} samples, while the firmware fetched {} by TFTP, {} times; {} found interrupts off.</p>\n\
+        "<h2>Where the processor was</h2>\n<p>{} samples, while the firmware fetched {} by TFTP, {} times; {}.</p>\n\
          <table><tr><th>program</th><th class=\"n\">%</th><th></th></tr>",
         profile.samples,
         escaped(&profile.file),
         profile.turns,
-        profile.interrupts_off
+        crate::text::how_sampled(profile)
     );
     for image in profile.images.iter().take(ROWS) {
         let percent = profile.share(image) * 100.0;

@@ -208,6 +208,21 @@ fn delayed(delay_s: Option<f64>) -> String {
     })
 }
 
+/// `25.0 % of them with interrupts off, 3 missed`.
+pub(crate) fn how_sampled(profile: &Profile) -> String {
+    if profile.by_timer {
+        return format!(
+            "{} a second by the firmware's timer: code with interrupts off counts where they come on again",
+            profile.hertz
+        );
+    }
+    let off = profile.interrupts_off as f64 * 100.0 / (profile.samples as f64).max(1.0);
+    format!(
+        "{off:.1} % of them with interrupts off, {} missed",
+        profile.missed
+    )
+}
+
 /// Images of a profile below this share are left out.
 const LEAST_SHARE: f64 = 0.005;
 
@@ -226,12 +241,11 @@ fn profile(out: &mut String, profile: &Profile) {
         cost.push_str(&format!("; {:.1} % of a packet's work", part * 100.0));
     }
     let heading = format!(
-        "The processor while the firmware fetched {} by TFTP, {} times: {} samples, {} of them with interrupts off, {} missed{cost}",
+        "The processor while the firmware fetched {} by TFTP, {} times: {} samples, {}{cost}",
         profile.file,
         profile.turns,
         profile.samples,
-        percent(profile.interrupts_off, profile.samples),
-        profile.missed
+        how_sampled(profile)
     );
     let _ = writeln!(out, "{}", wrapped(&heading));
     let mut table = Table::new();
@@ -649,6 +663,7 @@ mod tests {
                     looked: 1021,
                 }),
                 hertz: 1000,
+                by_timer: false,
                 samples: 2000,
                 interrupts_off: 500,
                 missed: 3,
@@ -683,5 +698,11 @@ mod tests {
             lines.iter().all(|line| line.chars().count() <= 80),
             "{text}"
         );
+        let by_timer = Profile {
+            by_timer: true,
+            hertz: 97,
+            ..report.profile.clone().unwrap()
+        };
+        assert!(how_sampled(&by_timer).starts_with("97 a second by the firmware's timer"));
     }
 }

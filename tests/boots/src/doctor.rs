@@ -286,9 +286,11 @@ pub(crate) fn under_secure_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// After all that replaces tables, gates and protocols, the firmware boots by its next option: wireboot.efi by PXE, and Linux.
+/// After all that replaces tables, gates and protocols, the firmware boots by its next option: wireboot.efi by PXE, and Linux. With one processor, whose
+/// timer takes the samples.
 pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
+    fixture.machine.processors = 1;
     let words = "check cost dma boot trace profile frames options=1 rounds=1 calls=1000";
     fixture.boot_from_stick(&examination_of(lab, words)?)?;
     let card = fixture.machine.network.as_mut().context("no card")?;
@@ -299,8 +301,19 @@ pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
     let _server = fixture.serve(&["--reports", kept])?;
     let mut machine = fixture.start()?;
     let report = told(&mut machine)?;
+    println!("{}", shown(&report));
     ensure!(lacking(&report)?.is_empty(), "{:?}", report.not_measured);
-    ensure!(report.trace.is_some() && report.profile.is_some());
+    ensure!(report.trace.is_some());
+    let profile = report.profile.as_ref().context("no profile")?;
+    ensure!(profile.by_timer && profile.samples > 10, "{profile:?}");
+    let named = |one: &ProfiledImage| !one.name.is_empty();
+    let named: u64 = profile
+        .images
+        .iter()
+        .filter(|one| named(one))
+        .map(|one| one.samples)
+        .sum();
+    ensure!(named * 10 > profile.samples * 9, "{profile:?}");
     fixture.arrives(&mut machine)
 }
 

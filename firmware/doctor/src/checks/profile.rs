@@ -1,4 +1,4 @@
-//! Where the BSP is while the firmware fetches a file by TFTP: an AP asks it, so many times a second.
+//! Where the BSP is while the firmware fetches a file by TFTP: an AP asks it, so many times a second, or the firmware's timer notes it.
 
 use super::is_ended;
 use super::stock::{cost_of_looking, counted, first, median, named, quick_enough, seconds};
@@ -71,10 +71,15 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         looked_work.extend(least);
         let taken = profiler.stop();
         profile.missed += taken.missed + taken.lost;
+        profile.by_timer = taken.by_timer;
         positions.extend(taken.positions);
     }
     if positions.is_empty() && profile.missed == 0 {
         return Err(Error::NotAsked);
+    }
+    if profile.by_timer {
+        let looked_s: f64 = looked.iter().sum();
+        profile.hertz = (positions.len() as f64 / looked_s.max(f64::MIN_POSITIVE)) as u32;
     }
     profile.plain_s = median(plain).unwrap_or_default();
     profile.seconds = median(looked).unwrap_or_default();

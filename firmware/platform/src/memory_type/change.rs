@@ -4,7 +4,7 @@
 //! processors. GCD's descriptors stay as they are, and so do protections, which GCD does not know of on all machines.
 
 use super::{EffectiveMemoryType, MemoryType, Registers, TypeOfPages, Types};
-use crate::cpu_attributes::{self, EXECUTE_PROTECT, READ_ONLY};
+use crate::cpu_arch::{self, EXECUTE_PROTECT, READ_ONLY};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Why memory has not got another type.
@@ -41,7 +41,7 @@ pub(crate) fn put_back_in_panic() {
     if bytes > 0 {
         let start = START.load(Ordering::Relaxed);
         // SAFETY: pages of the program's; the type and protection that they had.
-        let _ = unsafe { cpu_attributes::set(start, bytes, ATTRIBUTES.load(Ordering::Relaxed)) };
+        let _ = unsafe { cpu_arch::set(start, bytes, ATTRIBUTES.load(Ordering::Relaxed)) };
     }
 }
 
@@ -88,7 +88,7 @@ impl Machine for Pages {
 
     fn set(&self, attributes: u64) -> uefi::Result {
         // SAFETY: the caller's alone, by the word of `change`; they are protected as they were.
-        unsafe { cpu_attributes::set(self.start, self.bytes, attributes) }
+        unsafe { cpu_arch::set(self.start, self.bytes, attributes) }
     }
 }
 

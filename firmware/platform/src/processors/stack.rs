@@ -3,7 +3,7 @@
 //! Code that needs more than the stack faults at the guard page instead of writing over someone else's memory. Where the firmware does not
 //! protect pages, a pattern in that page shows afterwards what happened.
 
-use crate::cpu_attributes::{self, READ_PROTECT};
+use crate::cpu_arch::{self, READ_PROTECT};
 use crate::memory::{PAGE, Pages};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -71,7 +71,7 @@ fn give_back(memory: impl Sized, usable: bool) {
 /// Sets the attributes of one page.
 fn protect(page: NonNull<u8>, attributes: u64) -> uefi::Result {
     // SAFETY: a page of the stack's own, below what it uses.
-    unsafe { cpu_attributes::set(page.as_ptr() as u64, PAGE as u64, attributes) }
+    unsafe { cpu_arch::set(page.as_ptr() as u64, PAGE as u64, attributes) }
 }
 
 #[cfg(test)]
