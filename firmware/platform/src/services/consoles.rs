@@ -1,4 +1,4 @@
-//! `OutputString` of each console: blanks where the cursor is, and back.
+//! `OutputString` of each console: blanks at the beginning of the cursor's line, and back.
 
 use super::Service;
 use crate::device_path;
@@ -13,8 +13,8 @@ use uefi_raw::protocol::console::SimpleTextOutputProtocol;
 
 /// A serial port may take a millisecond for ten characters.
 const MOST: usize = 200;
-/// 16 characters.
-const TEXT: &CStr16 = cstr16!("        \u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}");
+/// 16 characters. They never come to the line's end, where some consoles scroll.
+const TEXT: &CStr16 = cstr16!("\r       \r      \r");
 
 /// One for all consoles together, as programs use them, and one for each.
 pub(super) fn services() -> Vec<Service> {
