@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::packages::{self, Package};
+use crate::qemu::Firmware;
 
 /// The same loaders on every host.
 const SUITE: &str = "bookworm";
@@ -20,6 +21,7 @@ const GRUB: Loader = Loader {
     file: "usr/lib/grub/x86_64-efi-signed/grubnetx64-installer.efi.signed",
 };
 const IPXE: &str = "ipxe";
+const OVMF: &str = "ovmf";
 /// Where Debian's newest packages are, the newest first.
 pub const NEW_SUITES: [&str; 3] = ["sid", "forky", "trixie"];
 /// Where the tree of Debian's installer has them, and where that GRUB looks for its configuration.
@@ -44,7 +46,19 @@ impl Loader {
 /// When they are not to be had.
 pub fn fetch() -> Result<()> {
     packages::fetch(&[SHIM.package, GRUB.package], &[SUITE], Duration::MAX)?;
-    packages::fetch(&[IPXE], &NEW_SUITES, Duration::MAX)
+    packages::fetch(&[IPXE, OVMF], &NEW_SUITES, Duration::MAX)
+}
+
+/// OVMF of the newest Debian.
+///
+/// # Errors
+/// When it was not fetched.
+pub fn newest_ovmf() -> Result<Firmware> {
+    let package = Package::fetched(OVMF)?;
+    Ok(Firmware::Ovmf {
+        code: package.file(&["usr/share/OVMF/OVMF_CODE_4M.fd"])?,
+        variables: package.file(&["usr/share/OVMF/OVMF_VARS_4M.fd"])?,
+    })
 }
 
 /// iPXE of the newest Debian, over the firmware's interface.

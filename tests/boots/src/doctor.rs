@@ -16,6 +16,7 @@ use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
+use wireboot_lab::loaders::newest_ovmf;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::SERVER6;
 use wireboot_lab::qemu::{Machine, RunningMachine};
@@ -24,7 +25,7 @@ use wireboot_report::memory::{CARDS, ORDINARY};
 use wireboot_report::network::Outcome;
 use wireboot_report::servers::Echoes;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
-use wireboot_report::{ProfiledImage, Report};
+use wireboot_report::{Profile, ProfiledImage, Report};
 
 use crate::fixture::{Fixture, callers_program, doctor_program, expect, planted_program};
 use crate::{ipv6, secure_boot};
@@ -286,11 +287,27 @@ pub(crate) fn under_secure_boot(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// After all that replaces tables, gates and protocols, the firmware boots by its next option: wireboot.efi by PXE, and Linux. With one processor, whose
-/// timer takes the samples.
+/// On a machine with one processor, the firmware's timer takes the samples.
 pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     fixture.machine.processors = 1;
+    let profile = examined_and_booted(fixture)?;
+    ensure!(profile.by_timer && profile.samples > 10, "{profile:?}");
+    Ok(())
+}
+
+/// The newest OVMF is examined as the older one is, and boots wireboot.efi and Linux.
+pub(crate) fn newest_firmware(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    fixture.machine.firmware = newest_ovmf()?;
+    let profile = examined_and_booted(fixture)?;
+    ensure!(!profile.by_timer && profile.samples > 100, "{profile:?}");
+    Ok(())
+}
+
+/// After all that replaces tables, gates and protocols, the firmware boots by its next option: wireboot.efi by PXE, and Linux.
+fn examined_and_booted(mut fixture: Fixture<'_>) -> Result<Profile> {
+    let lab = fixture.lab;
     let words = "check cost dma boot trace profile frames options=1 rounds=1 calls=1000";
     fixture.boot_from_stick(&examination_of(lab, words)?)?;
     let card = fixture.machine.network.as_mut().context("no card")?;
@@ -304,8 +321,7 @@ pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
     println!("{}", shown(&report));
     ensure!(lacking(&report)?.is_empty(), "{:?}", report.not_measured);
     ensure!(report.trace.is_some());
-    let profile = report.profile.as_ref().context("no profile")?;
-    ensure!(profile.by_timer && profile.samples > 10, "{profile:?}");
+    let profile = report.profile.context("no profile")?;
     let named = |one: &ProfiledImage| !one.name.is_empty();
     let named: u64 = profile
         .images
@@ -314,7 +330,8 @@ pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
         .map(|one| one.samples)
         .sum();
     ensure!(named * 10 > profile.samples * 9, "{profile:?}");
-    fixture.arrives(&mut machine)
+    fixture.arrives(&mut machine)?;
+    Ok(profile)
 }
 
 /// What nginx can by HTTP, by which doctor.efi was started over IPv6.

@@ -445,6 +445,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_without_a_link", doctor::without_a_link),
     ("doctor_under_secure_boot", doctor::under_secure_boot),
     ("doctor_before_wireboot", doctor::before_wireboot),
+    ("doctor_on_newest_firmware", doctor::newest_firmware),
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_over_ipv6", doctor::over_ipv6),
     ("doctor_calls_and_samples", doctor::calls_and_samples),
