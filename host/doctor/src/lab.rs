@@ -1,5 +1,6 @@
 //! `wireboot doctor lab`: a virtual machine boots on a network with chosen faults, and is examined.
 
+pub(crate) mod accuracy;
 pub(crate) mod gains;
 mod hardware;
 mod inside;

@@ -55,6 +55,8 @@ pub enum Doctor {
     Lab(lab::LabArgs),
     #[cfg(feature = "lab")]
     Faults(lab::gains::FaultsArgs),
+    #[cfg(feature = "lab")]
+    Accuracy(lab::accuracy::AccuracyArgs),
 }
 
 /// Exit status when nothing could be measured, or a check brought nothing.
@@ -73,6 +75,8 @@ pub fn run(command: Doctor) -> Result<ExitCode> {
         Doctor::Lab(arguments) => lab::run(&arguments),
         #[cfg(feature = "lab")]
         Doctor::Faults(arguments) => lab::gains::run(&arguments),
+        #[cfg(feature = "lab")]
+        Doctor::Accuracy(arguments) => lab::accuracy::run(&arguments),
     }
 }
 
