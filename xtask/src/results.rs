@@ -110,6 +110,11 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "md"],
     },
     Measurement {
+        name: "doctor-accuracy",
+        program: Program::Wireboot("doctor accuracy"),
+        files: &["json", "md"],
+    },
+    Measurement {
         name: "doctor-faults",
         program: Program::Wireboot("doctor faults"),
         files: &["json", "md"],

@@ -89,8 +89,8 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     for round in 1..=arguments.rounds {
         for method in testbed::BOOT_METHODS {
             bar.set_message(format!("round {round} of {}: {method}", arguments.rounds));
-            let boot = testbed.boot(method).with_context(|| method.to_string())?;
-            report.add(method, &boot);
+            let (boot, outside_s) = testbed.boot(method).with_context(|| method.to_string())?;
+            report.add(method, &boot, outside_s);
         }
     }
     bar.finish_and_clear();

@@ -18,6 +18,8 @@ struct Boots {
     start_image_s: Vec<f64>,
     exit_s: Vec<f64>,
     time2_s: Vec<f64>,
+    /// From LoadImage to StartImage, less the time between the firmware's words for both on the console, as somebody outside sees them.
+    apart_ms: Vec<f64>,
 }
 
 /// What was measured.
@@ -28,12 +30,13 @@ pub(crate) struct CheckpointsReport {
 }
 
 /// The table's columns.
-const COLUMNS: [&str; 5] = [
+const COLUMNS: [&str; 6] = [
     "seconds",
     "LoadImage (Time1)",
     "StartImage",
     "ExitBootServices",
     "Time2",
+    "LoadImage to StartImage, less what the console shows, ms",
 ];
 
 impl CheckpointsReport {
@@ -45,8 +48,8 @@ impl CheckpointsReport {
         }
     }
 
-    /// Adds what the firmware's tables say of a boot.
-    pub(crate) fn add(&mut self, method: BootMethod, boot: &BasicBoot) {
+    /// Adds what the firmware's tables say of a boot, and how many seconds after its word of loading the firmware's word of starting came.
+    pub(crate) fn add(&mut self, method: BootMethod, boot: &BasicBoot, outside_s: f64) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let boots = match self.boots.iter_mut().position(|one| one.way == method) {
             Some(at) => self.boots.get_mut(at),
@@ -57,6 +60,7 @@ impl CheckpointsReport {
                     start_image_s: Vec::new(),
                     exit_s: Vec::new(),
                     time2_s: Vec::new(),
+                    apart_ms: Vec::new(),
                 });
                 self.boots.last_mut()
             }
@@ -67,6 +71,8 @@ impl CheckpointsReport {
             boots.exit_s.push(seconds(boot.exit_ns));
             let time2 = boot.exit_ns.saturating_sub(boot.load_image_ns);
             boots.time2_s.push(seconds(time2));
+            let inside = boot.start_image_ns.saturating_sub(boot.load_image_ns);
+            boots.apart_ms.push((seconds(inside) - outside_s) * 1e3);
         }
     }
 
@@ -80,6 +86,7 @@ impl CheckpointsReport {
                 &boots.time2_s,
             ];
             row.extend(columns.map(|values| spread(values, |value| format!("{value:.2}"))));
+            row.push(spread(&boots.apart_ms, |value| format!("{value:.1}")));
             row
         })
     }
@@ -126,16 +133,16 @@ mod tests {
         };
         let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
         let mut report = CheckpointsReport::new(host);
-        report.add(BootMethod::Disk, &boot(4));
-        report.add(BootMethod::Wireboot, &boot(9));
-        report.add(BootMethod::Disk, &boot(6));
+        report.add(BootMethod::Disk, &boot(4), 1.999);
+        report.add(BootMethod::Wireboot, &boot(9), 2.0);
+        report.add(BootMethod::Disk, &boot(6), 2.003);
         let text = report.markdown();
         let rows: Vec<_> = text.lines().skip(4).collect();
         assert_eq!(
             rows,
             [
-                "| disk, GRUB | 5.00 (4.00 to 6.00; 2) | 7.00 (6.00 to 8.00; 2) | 10.25 (9.25 to 11.25; 2) | 5.25 (5.25 to 5.25; 2) |",
-                "| wireboot.efi by PXE, HTTP | 9.00 | 11.00 | 14.25 | 5.25 |",
+                "| disk, GRUB | 5.00 (4.00 to 6.00; 2) | 7.00 (6.00 to 8.00; 2) | 10.25 (9.25 to 11.25; 2) | 5.25 (5.25 to 5.25; 2) | -1.0 (-3.0 to 1.0; 2) |",
+                "| wireboot.efi by PXE, HTTP | 9.00 | 11.00 | 14.25 | 5.25 | 0.0 |",
             ]
         );
         assert_eq!(report.text().lines().count(), 4);

@@ -132,11 +132,11 @@ impl<'a> CheckpointTestbed<'a> {
         })
     }
 
-    /// Boots once. What the firmware's tables say.
+    /// Boots once. What the firmware's tables say, and how many seconds after its word of loading the firmware's word of starting came on the console.
     ///
     /// # Errors
     /// When it does not arrive, with the end of the console.
-    pub(crate) fn boot(&self, method: BootMethod) -> Result<BasicBoot> {
+    pub(crate) fn boot(&self, method: BootMethod) -> Result<(BasicBoot, f64)> {
         let mut machine = self.machine.clone();
         let mut card = self.network.card();
         let (first, second) = match method {
@@ -163,9 +163,12 @@ impl<'a> CheckpointTestbed<'a> {
             })
             .transpose()?;
         let mut running = machine.start(self.lab, NAME, |_| {})?;
-        let told = Regex::new(r"fbpt [0-9a-f]+\.")?;
-        running.console.wait_for(&told, LONGEST)?;
-        Ok(Checkpoints::told(&running.console.transcript())?.boot)
+        let mut wait = |text: &str| running.console.wait_for(&Regex::new(text)?, LONGEST);
+        let loading = wait("BdsDxe: loading Boot")?.time;
+        let starting = wait("BdsDxe: starting Boot")?.time;
+        wait(r"fbpt [0-9a-f]+\.")?;
+        let boot = Checkpoints::told(&running.console.transcript())?.boot;
+        Ok((boot, starting - loading))
     }
 }
 
