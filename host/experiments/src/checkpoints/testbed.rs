@@ -132,7 +132,7 @@ impl<'a> CheckpointTestbed<'a> {
         })
     }
 
-    /// Boots once. What the firmware's tables say, and how many seconds after its word of loading the firmware's word of starting came on the console.
+    /// Boots once. What the firmware's tables say, and how many seconds after its first word of loading the firmware's word of starting came on the console.
     ///
     /// # Errors
     /// When it does not arrive, with the end of the console.
@@ -164,7 +164,8 @@ impl<'a> CheckpointTestbed<'a> {
             .transpose()?;
         let mut running = machine.start(self.lab, NAME, |_| {})?;
         let mut wait = |text: &str| running.console.wait_for(&Regex::new(text)?, LONGEST);
-        let loading = wait("BdsDxe: loading Boot")?.time;
+        // Over the network the firmware says that it loads when the file has come.
+        let loading = wait(">>Start PXE over IPv4|BdsDxe: loading Boot")?.time;
         let starting = wait("BdsDxe: starting Boot")?.time;
         wait(r"fbpt [0-9a-f]+\.")?;
         let boot = Checkpoints::told(&running.console.transcript())?.boot;
