@@ -122,11 +122,16 @@ impl Conversations {
     /// An answer from such a port.
     pub(crate) fn boot_server_answered(&mut self, at_s: f64, server: IpAddr) {
         let server = server.to_string();
-        // A question to all is answered from an address of the server's own.
-        let everybody = Ipv4Addr::BROADCAST.to_string();
-        if let Some(one) = self.boot_servers.iter_mut().find(|one| {
-            one.answered_s.is_none() && (one.server == server || one.server == everybody)
-        }) {
+        // A question to several is answered from an address of the server's own.
+        let several = |asked: &str| {
+            let asked = asked.parse();
+            asked.is_ok_and(|asked: Ipv4Addr| asked.is_broadcast() || asked.is_multicast())
+        };
+        if let Some(one) = self
+            .boot_servers
+            .iter_mut()
+            .find(|one| one.answered_s.is_none() && (one.server == server || several(&one.server)))
+        {
             one.answered_s = Some(at_s);
         }
     }

@@ -297,6 +297,23 @@ fn a_boot_server_that_does_not_answer_is_waited_for_until_the_machine_goes_on() 
     assert!(kinds(&answered).contains(&(PhaseKind::BootServer, 16.7, 16.9)));
 }
 
+/// Discovery (PXE 2.1, section 2.2.3) by multicast and by broadcast.
+#[test]
+fn a_boot_server_that_all_were_asked_for_answers_from_its_own_address() {
+    for group in [[224, 0, 1, 2], [255; 4]] {
+        let mut frames = boot();
+        let request = Message::request(MessageType::Request, 1, MACHINE.0);
+        let asks = frame((MACHINE, ADDRESS, 68), (group, 4011), &request.emit());
+        let reply = Message::reply(MessageType::Ack, &request).emit();
+        let answers = frame((SERVER_MAC, [10, 0, 0, 7], 4011), (ADDRESS, 68), &reply);
+        frames.insert(6, (16.7, asks));
+        frames.insert(7, (16.9, answers));
+        let asked = report(&frames).network.boot_servers;
+        let answered_s = asked[0].answered_s.unwrap();
+        assert!((answered_s - 16.9).abs() < 1e-6, "{group:?}: {answered_s}");
+    }
+}
+
 #[test]
 fn vendor_options_are_pxes_or_foreign() {
     let offer = |class: Option<&'static [u8]>, options: &'static [u8]| {
