@@ -60,17 +60,18 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The findings in a sentence or two, from the report's own.
 pub fn verdict(report: &Report) -> String {
-    if let Some(points) = &report.checkpoints {
-        return checkpoints(points, &report.findings);
-    }
     let captured = report.network != Network::default();
-    let mut out = match (report.dry_boot(), &report.surroundings) {
-        (Some(boot), _) => dry_boot(report, boot),
-        (None, Some(heard)) => format!("{:.1} s of listening to the network", heard.listened_s),
-        (None, None) if !captured => "no network boot was looked at".into(),
-        (None, None) => format!("{:.1} s on the network", report.network.span_s),
+    let mut out = match (&report.checkpoints, report.dry_boot(), &report.surroundings) {
+        (Some(points), ..) => checkpoints(points),
+        (None, Some(boot), _) => dry_boot(report, boot),
+        (None, None, Some(heard)) => {
+            format!("{:.1} s of listening to the network", heard.listened_s)
+        }
+        (None, None, None) if !captured => "no network boot was looked at".into(),
+        (None, None, None) => format!("{:.1} s on the network", report.network.span_s),
     };
-    let no_boot = report.dry_boot().is_none() && !captured;
+    let inside = report.checkpoints.is_some() || report.dry_boot().is_some();
+    let no_boot = !inside && !captured;
     let (timed, others): (Vec<_>, Vec<_>) = report
         .findings
         .iter()
@@ -86,7 +87,8 @@ pub fn verdict(report: &Report) -> String {
             finding.seconds, finding.label
         ));
     }
-    if report.findings.is_empty() {
+    // Points of a boot alone do not tell that.
+    if report.findings.is_empty() && report.checkpoints.is_none() {
         out.push_str("; nothing found that can be saved");
     }
     out.push('.');
@@ -99,16 +101,15 @@ pub fn verdict(report: &Report) -> String {
         .transfers
         .iter()
         .any(|one| one.outcome == Outcome::Complete);
-    if !arrived && report.dry_boot().is_none() && !no_boot {
+    if !arrived && !inside && captured {
         out.push_str(" Nothing was fetched.");
     }
     out
 }
 
-/// What became of a dry boot, and the seconds until then: those of the firmware's menu and of the options that fail before it, too.
+/// What became of a dry boot, and the seconds until then.
 fn dry_boot(report: &Report, boot: &DryBoot) -> String {
-    let before: f64 = report.failing_before().iter().map(DryBoot::mean_s).sum();
-    let seconds = report.machine.menu_wait_s() + before + boot.mean_s();
+    let seconds = report.dry_boot_s().unwrap_or_default();
     match &boot.failure {
         None => format!("{seconds:.1} s to load {}", boot.option),
         Some(status) => format!("{seconds:.1} s until {} failed: {status}", boot.option),
@@ -116,7 +117,7 @@ fn dry_boot(report: &Report, boot: &DryBoot) -> String {
 }
 
 /// Where the seconds from reset to the last known point went.
-fn checkpoints(points: &Checkpoints, findings: &[Finding]) -> String {
+fn checkpoints(points: &Checkpoints) -> String {
     let parts = points.parts();
     let end = if points.exit_entry_s.is_some() {
         "the end of boot services"
@@ -133,12 +134,7 @@ fn checkpoints(points: &Checkpoints, findings: &[Finding]) -> String {
             format!("{span:.1} {name}")
         })
         .collect();
-    let mut out = format!("{last:.1} s from reset to {end}: {}.", spans.join(", "));
-    if !findings.is_empty() {
-        let labels: Vec<&str> = findings.iter().map(|one| one.label.as_str()).collect();
-        out.push_str(&format!(" Found, too: {}.", labels.join(", ")));
-    }
-    out
+    format!("{last:.1} s from reset to {end}: {}", spans.join(", "))
 }
 
 /// Less than this is none in the verdict.

@@ -941,7 +941,8 @@ fn options_in_vain_are_told_with_their_seconds() {
     );
     assert!(
         verdict(&report).starts_with(
-            "90.0 s from reset to the end of boot services: 7.0 firmware, 70.5 boot options in vain, 2.5 loading"
+            "90.0 s from reset to the end of boot services: 7.0 firmware, 70.5 boot options in vain, 2.5 loading the boot loader, 10.0 system, until boot \
+             services end; 70.5 of them boot options before the right one."
         ),
         "{}",
         verdict(&report)

@@ -249,6 +249,23 @@ impl Report {
         before.unwrap_or_default()
     }
 
+    /// How long the firmware takes to load what a boot would use, in seconds: its menu's wait and the options that fail before, too. `None` without a dry
+    /// boot.
+    pub fn dry_boot_s(&self) -> Option<f64> {
+        let before: f64 = self.failing_before().iter().map(DryBoot::mean_s).sum();
+        let boot = self.dry_boot()?;
+        Some(self.machine.menu_wait_s() + before + boot.mean_s())
+    }
+
+    /// How long the boot took, in seconds: from reset to its last checkpoint; or to load what a boot would use; or from the machine's first packet to its last
+    /// file. `None` where no boot was looked at.
+    pub fn boot_s(&self) -> Option<f64> {
+        let points = self.checkpoints.iter().flat_map(Checkpoints::parts);
+        let last = points.last().map(|(_, at_s)| at_s);
+        let captured = Some(self.network.span_s).filter(|span_s| *span_s > 0.0);
+        last.or_else(|| self.dry_boot_s()).or(captured)
+    }
+
     /// What a service costs, if it was measured.
     pub fn cost(&self, service: &str) -> Option<&Cost> {
         self.costs.iter().find(|one| one.service == service)
@@ -686,6 +703,32 @@ mod tests {
             ..Surroundings::default()
         });
         assert_eq!(report.switch(), Some("core-1"));
+    }
+
+    #[test]
+    fn a_boot_takes_as_long_as_the_widest_look_at_it() {
+        let option = |failure: Option<&str>, seconds| DryBoot {
+            runs_s: vec![seconds],
+            failure: failure.map(Into::into),
+            ..DryBoot::default()
+        };
+        let mut report = Report::new();
+        assert_eq!(report.boot_s(), None);
+        report.network.span_s = 9.0;
+        assert_eq!(report.boot_s(), Some(9.0));
+        report.machine.boot_menu_s = Some(2);
+        report.dry_boots = vec![
+            option(Some("NOT_FOUND"), 5.0),
+            option(None, 4.0),
+            option(None, 7.0),
+        ];
+        assert_eq!(report.boot_s(), Some(11.0));
+        report.checkpoints = Some(Checkpoints {
+            load_image_s: Some(3.0),
+            exit_entry_s: Some(20.0),
+            ..Checkpoints::default()
+        });
+        assert_eq!(report.boot_s(), Some(20.0));
     }
 
     #[test]

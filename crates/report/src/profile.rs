@@ -24,7 +24,8 @@ pub struct Profile {
     pub work: Option<PacketWork>,
     /// Samples asked for, a second; taken, where the firmware's timer took them.
     pub hertz: u32,
-    /// The firmware's timer took them, as no AP (application processor) was free: code that runs with interrupts off counts where they come on again.
+    /// The firmware's timer took them, as it offers no AP (application processor): code that runs with interrupts off counts where they come on again, and
+    /// `interrupts_off` says nothing.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub by_timer: bool,
     /// How many samples were taken, in all turns together.

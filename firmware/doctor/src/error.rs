@@ -106,6 +106,9 @@ pub(crate) enum Error {
         "the AP (application processor) has no access to the interrupts of others, so nobody asks the BSP where it is"
     )]
     NotAsked,
+    /// What was taken for the firmware's timer has not ticked.
+    #[error("the only interrupt that the firmware handles did not come: it is not its timer's")]
+    NotTicked,
     /// Nobody names a boot file.
     #[error("neither DHCP nor the URL that this program came from names a boot file")]
     NoBootFile,
@@ -172,6 +175,7 @@ impl Error {
             | Self::NoBootFile
             | Self::Profiler(_)
             | Self::NotAsked
+            | Self::NotTicked
             | Self::NoIperfServer
             | Self::NoTtcpServer
             | Self::NoAddress(_)

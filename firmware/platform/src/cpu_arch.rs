@@ -55,28 +55,42 @@ pub(crate) unsafe fn set(start: u64, bytes: u64, attributes: u64) -> uefi::Resul
     unsafe { ((*cpu).set_memory_attributes)(cpu, start, bytes, attributes) }.to_result()
 }
 
+/// A handler of ours could not be taken away again.
+#[derive(Debug)]
+pub(crate) struct HandlerStays;
+
 /// The vector of the only interrupt that a driver of the firmware handles, where there is one: firmware without interrupts of cards has its timer's
 /// alone.
-pub(crate) fn handled_interrupt() -> Option<u8> {
-    let cpu = protocol().ok()?;
+pub(crate) fn handled_interrupt() -> Result<Option<u8>, HandlerStays> {
+    let Ok(cpu) = protocol() else {
+        return Ok(None);
+    };
     without_interrupts(|| {
-        let mut handled = INTERRUPTS.filter(|&vector| is_handled(cpu, vector));
-        let first = handled.next();
-        first.filter(|_| handled.next().is_none())
+        let (mut handled, mut count) = (None, 0);
+        for vector in INTERRUPTS {
+            // SAFETY: the protocol is live, and interrupts are off.
+            if unsafe { is_handled(cpu, vector) }? {
+                handled = Some(vector);
+                count += 1;
+            }
+        }
+        Ok(handled.filter(|_| count == 1))
     })
 }
 
-/// Whether an interrupt has a handler: it takes no second one (EFI_ALREADY_STARTED). Interrupts are off meanwhile.
-fn is_handled(cpu: *mut CpuArch, vector: u8) -> bool {
-    // SAFETY: the protocol is live. No interrupt comes before the handler is gone again.
-    let taken = unsafe {
-        ((*cpu).register_interrupt_handler)(cpu, isize::from(vector), Some(handle_nothing))
-    };
-    if taken.is_success() {
-        // SAFETY: as above; this takes ours away.
-        let _ = unsafe { ((*cpu).register_interrupt_handler)(cpu, isize::from(vector), None) };
+/// Whether an interrupt has a handler: it takes no second one (EFI_ALREADY_STARTED).
+///
+/// # Safety
+/// The protocol is live, and interrupts are off: none comes while ours is its handler.
+unsafe fn is_handled(cpu: *mut CpuArch, vector: u8) -> Result<bool, HandlerStays> {
+    // SAFETY: the caller's word.
+    let register =
+        |handler| unsafe { ((*cpu).register_interrupt_handler)(cpu, isize::from(vector), handler) };
+    let taken = register(Some(handle_nothing));
+    if taken.is_success() && !register(None).is_success() {
+        return Err(HandlerStays);
     }
-    taken == Status::ALREADY_STARTED
+    Ok(taken == Status::ALREADY_STARTED)
 }
 
 unsafe extern "efiapi" fn handle_nothing(_: isize, _: *const c_void) {}

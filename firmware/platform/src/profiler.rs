@@ -1,5 +1,5 @@
 //! Where the BSP (bootstrap processor) is, many times a second: an AP (application processor) sends it a non-maskable interrupt, and a gate of ours
-//! notes what that interrupted. Interrupts that are off do not keep it away. Where no AP is free, the gate is that of the firmware's timer: a sample is
+//! notes what that interrupted. Interrupts that are off do not keep it away. Where the firmware offers no AP, the gate is that of its timer: a sample is
 //! taken at each of its ticks, and late where interrupts are off.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use crate::processors::apic::Apic;
 use crate::processors::{self, Parking, Processor};
 use alloc::vec::Vec;
 use core::hint::spin_loop;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use wireboot_threads::{Context, Thread, spawn};
 
 /// The flag in RFLAGS that lets interrupts through.
@@ -49,10 +49,13 @@ impl Position {
     }
 }
 
-/// The gate could not be put back, or an AP goes on asking.
+/// A gate or a handler could not be put back, or an AP goes on asking.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Whether the firmware's gate is where it was, and nobody asks any more.
+/// The vector that [`timer`] has found, else 0.
+static TIMER: AtomicU8 = AtomicU8::new(0);
+
+/// Whether the firmware's gates and handlers are as they were, and nobody asks any more.
 #[must_use]
 pub fn as_found() -> bool {
     !LEFT.load(Ordering::Relaxed)
@@ -63,10 +66,13 @@ pub fn as_found() -> bool {
 pub enum Unable {
     /// The firmware offers none, or the machine has one processor; and the firmware handles no interrupt, or several.
     #[error(
-        "no AP (application processor) is free to ask the BSP where it is, and which interrupt is the firmware's timer cannot be told"
+        "the firmware offers no AP (application processor) to ask the BSP where it is, and which interrupt is its timer's cannot be told"
     )]
     NoAp,
-    /// Another profiler is at work, or the AP does not come.
+    /// A gate is still replaced: another profiler is at work, or it could not be put back.
+    #[error("another sampling is under way, or its gate could not be put back")]
+    Busy,
+    /// The AP does not come.
     #[error("the AP (application processor) that is to ask the BSP where it is does not come")]
     Silent,
     /// The BSP's table of gates is too short, or may not be written.
@@ -120,19 +126,19 @@ struct Ticked {
 }
 
 impl Profiler {
-    /// Begins: `hertz` times a second by an AP, or where none is free, at each tick of the firmware's timer.
+    /// Begins: `hertz` times a second by an AP, or where the firmware offers none, at each tick of its timer.
     ///
     /// # Errors
     /// [`Unable`], with nothing changed.
     pub fn start(hertz: u64, clock: Clock) -> Result<Self, Unable> {
         if gate::is_replaced() {
-            return Err(Unable::Silent);
+            return Err(Unable::Busy);
         }
         let aps = processors::aps().unwrap_or_default();
         let processor = aps.into_iter().next();
         let vector = match &processor {
             Some(_) => gate::NMI,
-            None => cpu_arch::handled_interrupt().ok_or(Unable::NoAp)?,
+            None => timer().ok_or(Unable::NoAp)?,
         };
         let mut positions = Vec::new();
         let room = positions.try_reserve_exact(MOST);
@@ -220,6 +226,20 @@ impl Drop for Profiler {
     }
 }
 
+/// The vector of the firmware's timer: of the only interrupt that it handles.
+fn timer() -> Option<u8> {
+    let known = TIMER.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    let found = cpu_arch::handled_interrupt().unwrap_or_else(|_| {
+        LEFT.store(true, Ordering::Relaxed);
+        None
+    })?;
+    TIMER.store(found, Ordering::Relaxed);
+    Some(found)
+}
+
 /// Whether `come` is true before patience ends.
 fn wait(clock: Clock, come: impl Fn() -> bool) -> bool {
     let end = clock.micros() + PATIENCE;
@@ -272,7 +292,7 @@ fn rest(parking: Option<&Parking>, micros: u64) {
     }
 }
 
-/// Puts the firmware's gate back where ours is in its place: the AP has been ended. Allocates nothing.
+/// Puts the firmware's gate back where ours is in its place. An AP that asks has been ended before. Allocates nothing.
 #[cfg(target_os = "uefi")]
 pub(crate) fn release_in_panic() {
     gate::restore(&LEFT);

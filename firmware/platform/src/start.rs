@@ -147,6 +147,10 @@ mod panic {
             reset_instead();
         }
         profiler::release_in_panic();
+        // Our gate may still be led to.
+        if !profiler::as_found() {
+            reset_instead();
+        }
         memory_type::put_back_in_panic();
         pci::release_in_panic();
         undi::release_in_panic();

@@ -305,7 +305,7 @@ impl Work {
             let left = due.map(|due| due.saturating_sub(self.begun.elapsed()));
             let woken = wait(&self.waker, &self.pairs, left);
             self.waits += 1;
-            // Before commands are looked at: one that comes later rings again.
+            // Before commands are looked at: one that comes later wakes again.
             empty(self.waker.0.as_fd());
             for (pair, woken) in self.pairs.iter_mut().zip(woken) {
                 pair.woken(woken);

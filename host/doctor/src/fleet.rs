@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use wireboot_report::{DryBoot, Report};
+use wireboot_report::Report;
 
 /// From this many times the median on, a machine is an outlier.
 const OUTLIER: f64 = 1.5;
@@ -16,12 +16,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) outlier: bool,
 }
 
-/// How long the boot took: on the network, or in an examination inside the machine, to load the first boot option that has a file.
+/// How long the boot took; 0 where none was looked at.
 pub(crate) fn seconds(report: &Report) -> f64 {
-    let span = Some(report.network.span_s).filter(|span| *span > 0.0);
-    let mut loaded = report.dry_boots.iter().filter(|one| one.failure.is_none());
-    span.or_else(|| loaded.next().map(DryBoot::mean_s))
-        .unwrap_or_default()
+    report.boot_s().unwrap_or_default()
 }
 
 fn median(mut seconds: Vec<f64>) -> f64 {
@@ -197,8 +194,8 @@ fn add(out: &mut String, mut table: Table, numbers: &[usize]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wireboot_report::Surroundings;
     use wireboot_report::network::Neighbour;
+    use wireboot_report::{DryBoot, Surroundings};
 
     fn report(mac: &str, span_s: f64) -> Report {
         let mut report = Report::new();
@@ -213,8 +210,8 @@ mod tests {
             let mut report = report(mac, 0.0);
             report.machine.model = model.map(str::to_owned);
             report.machine.firmware = Some("EDK II".to_owned());
-            // From inside the machine: the first option that has a file.
-            for (failure, seconds) in [(Some("NOT_FOUND"), 99.0), (None, seconds)] {
+            // From inside the machine: the first option that has a file. What stands behind it does not matter.
+            for (failure, seconds) in [(None, seconds), (Some("NOT_FOUND"), 99.0)] {
                 report.dry_boots.push(DryBoot {
                     runs_s: vec![seconds],
                     failure: failure.map(str::to_owned),

@@ -278,6 +278,14 @@ fn prometheus(reports: &[Report]) -> String {
         "From the machine's first packet to the end of its last file.",
         each(|report| report.network.span_s),
     );
+    let boots = reports
+        .iter()
+        .filter_map(|report| Some((mac(report), report.boot_s()?)));
+    gauge(
+        "wireboot_boot_seconds",
+        "From reset to the last checkpoint; or to load what a boot would use; or on the network.",
+        boots.collect(),
+    );
     gauge(
         "wireboot_boot_bytes",
         "Bytes of files that came.",

@@ -271,11 +271,15 @@ fn profile(out: &mut String, profile: &Profile) {
         } else {
             &image.name
         };
+        let off = match profile.by_timer {
+            true => "-".to_owned(),
+            false => percent(image.interrupts_off, image.samples),
+        };
         table.add_row([
             format!("{:.1} %", share * 100.0),
             "█".repeat(width.clamp(1, DRAWN)),
             name.to_owned(),
-            percent(image.interrupts_off, image.samples),
+            off,
         ]);
     }
     for column in [0, 3] {
@@ -704,5 +708,12 @@ mod tests {
             ..report.profile.clone().unwrap()
         };
         assert!(how_sampled(&by_timer).starts_with("97 a second by the firmware's timer"));
+        let report = Report {
+            profile: Some(by_timer),
+            ..Report::new()
+        };
+        let text = shown(&report);
+        let first = text.lines().find(|line| line.contains("DxeCore"));
+        assert!(first.unwrap().trim_end().ends_with('-'), "{text}");
     }
 }

@@ -53,6 +53,14 @@ pub struct Guests {
     pub guest_processors: u32,
     /// The guests' memory in MiB.
     pub guest_memory_mib: u32,
+    /// Their network, where all have the same.
+    #[serde(flatten)]
+    pub network: Option<GuestNetwork>,
+}
+
+/// The network of virtual machines.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct GuestNetwork {
     /// The version of IP in which everything happened.
     pub ip: IpVersion,
     /// The tap interface's MTU in bytes.
@@ -76,8 +84,7 @@ impl Guests {
             accel,
             guest_processors: machine.processors,
             guest_memory_mib: machine.memory_mib,
-            ip,
-            mtu,
+            network: Some(GuestNetwork { ip, mtu }),
         }
     }
 }
@@ -86,9 +93,12 @@ impl fmt::Display for Guests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "QEMU {} with {}, guest: {} processors, {} MiB, {}, MTU {}",
-            self.qemu, self.accel, self.guest_processors, self.guest_memory_mib, self.ip, self.mtu
-        )
+            "QEMU {} with {}, guest: {} processors, {} MiB",
+            self.qemu, self.accel, self.guest_processors, self.guest_memory_mib
+        )?;
+        self.network.map_or(Ok(()), |network| {
+            write!(f, ", {}, MTU {}", network.ip, network.mtu)
+        })
     }
 }
 
@@ -112,6 +122,15 @@ impl Host {
             guests: Some(Guests::new(accel, ip, mtu)),
             ..Self::without_guests(busy, servers)
         }
+    }
+
+    /// The same where the virtual machines have several networks.
+    #[must_use]
+    pub fn with_several_networks(mut self) -> Self {
+        if let Some(guests) = &mut self.guests {
+            guests.network = None;
+        }
+        self
     }
 
     /// The same where the virtual machines are like this one.

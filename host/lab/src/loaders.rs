@@ -46,7 +46,15 @@ impl Loader {
 /// When they are not to be had.
 pub fn fetch() -> Result<()> {
     packages::fetch(&[SHIM.package, GRUB.package], &[SUITE], Duration::MAX)?;
-    packages::fetch(&[IPXE, OVMF], &NEW_SUITES, Duration::MAX)
+    packages::fetch(&[IPXE], &NEW_SUITES, Duration::MAX)
+}
+
+/// Fetches OVMF of the newest Debian into the cache, unless it is there.
+///
+/// # Errors
+/// When it is not to be had.
+pub fn fetch_newest_ovmf() -> Result<()> {
+    packages::fetch(&[OVMF], &NEW_SUITES, Duration::MAX)
 }
 
 /// OVMF of the newest Debian.

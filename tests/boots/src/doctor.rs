@@ -288,7 +288,7 @@ pub(crate) fn under_secure_boot(lab: &Lab) -> Result<()> {
 }
 
 /// On a machine with one processor, the firmware's timer takes the samples.
-pub(crate) fn before_wireboot(lab: &Lab) -> Result<()> {
+pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     fixture.machine.processors = 1;
     let profile = examined_and_booted(fixture)?;

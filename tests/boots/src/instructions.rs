@@ -91,7 +91,7 @@ pub(crate) fn of_services(lab: &Lab) -> Result<()> {
 /// A packet of the firmware's packet service, of its TFTP and HTTP, and of our engine over our driver.
 pub(crate) fn of_packets(lab: &Lab) -> Result<()> {
     let (mut least, mut words) = (BTreeMap::new(), Vec::from(WORDS));
-    for _ in 1..BOOTS {
+    for _ in 0..BOOTS {
         measure_packets(lab, &words, &mut least)?;
         let Some(dearer) = dearer("packets", &least)? else {
             break;

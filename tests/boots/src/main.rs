@@ -444,7 +444,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_without_a_card", doctor::without_a_card),
     ("doctor_without_a_link", doctor::without_a_link),
     ("doctor_under_secure_boot", doctor::under_secure_boot),
-    ("doctor_before_wireboot", doctor::before_wireboot),
+    ("doctor_on_one_processor", doctor::one_processor),
     ("doctor_on_newest_firmware", doctor::newest_firmware),
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_over_ipv6", doctor::over_ipv6),
@@ -614,6 +614,7 @@ fn boots() -> anyhow::Result<ExitCode> {
     // From inside a lab nothing can be fetched.
     guest::fetch()?;
     wireboot_lab::loaders::fetch()?;
+    wireboot_lab::loaders::fetch_newest_ovmf()?;
     programs::fetch()?;
     controllers::fetch()?;
     let processors = available_parallelism().map_or(1, NonZero::get);

@@ -284,7 +284,7 @@ impl Client {
         self.exchange = exchange;
         self.since = now;
         self.other = Retransmission::new(TIMEOUT, MAX_RT, now);
-        self.offers.clear();
+        self.offers.clear_kept();
         self.choice = None;
     }
 

@@ -33,7 +33,8 @@ impl Offers {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Drops those with addresses. Boot information stays.
+    pub(super) fn clear_kept(&mut self) {
         self.kept.clear();
     }
 

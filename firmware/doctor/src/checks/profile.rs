@@ -75,7 +75,10 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         positions.extend(taken.positions);
     }
     if positions.is_empty() && profile.missed == 0 {
-        return Err(Error::NotAsked);
+        return Err(match profile.by_timer {
+            true => Error::NotTicked,
+            false => Error::NotAsked,
+        });
     }
     if profile.by_timer {
         let looked_s: f64 = looked.iter().sum();

@@ -1,4 +1,4 @@
-//! `OutputString` of each console: blanks at the beginning of the cursor's line, and back.
+//! `OutputString` of each console: blanks at the beginning of the cursor's line, where the cursor stays.
 
 use super::Service;
 use crate::device_path;

@@ -105,7 +105,7 @@ impl Pair {
         if let Some(events) = self.ring_events(queue) {
             events.call = call;
             // A call of the last moment may have gone to the one before.
-            ring_some(events.call.as_ref());
+            signal(events.call.as_ref());
         }
     }
 
@@ -236,7 +236,7 @@ impl Pair {
             if let Some(events) = queue
                 && wanted
             {
-                ring_some(events.call.as_ref());
+                signal(events.call.as_ref());
             }
         };
         let [receive, transmit] = &self.queues;
@@ -254,7 +254,7 @@ impl Pair {
     #[cold]
     fn complain(&mut self, queue: Queue, fault: RingFault) {
         if let Some(events) = self.ring_events(queue) {
-            ring_some(events.error.as_ref());
+            signal(events.error.as_ref());
         }
         let count = self.card.counters().stopped().find(|(of, _)| *of == fault);
         if count.is_none_or(|(_, count)| count == 1) {
@@ -286,7 +286,7 @@ fn queue_of(hook: Hook) -> Queue {
     }
 }
 
-fn ring_some(fd: Option<&OwnedFd>) {
+fn signal(fd: Option<&OwnedFd>) {
     if let Some(fd) = fd {
         ring(fd.as_fd());
     }

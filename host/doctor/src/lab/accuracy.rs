@@ -24,7 +24,7 @@ use wireboot_lab::statistics::median;
 use wireboot_report::Report;
 use wireboot_report::network::{Network, Outcome, Transfer};
 use wireboot_report::sweep::By;
-use wireboot_report::throughput::{Direction, Throughput};
+use wireboot_report::throughput::{Direction, Throughput, rate};
 
 use super::{Examination, Hardware, IPERF3, Trial, examine_inside};
 use crate::{NOT_MEASURED, examine};
@@ -215,6 +215,7 @@ fn files(inside: &Report, outside: &Network) -> Result<Vec<Pair>> {
     let dry = inside.dry_boot().context("the firmware loaded nothing")?;
     let own = dry.network.transfers.iter();
     let own: Vec<_> = own.filter(|one| one.outcome == Outcome::Complete).collect();
+    let seen = own.len();
     let pairs = own.into_iter().filter_map(|own| {
         let same = |one: &&Transfer| (&one.client, &one.file) == (&own.client, &own.file);
         let outside = complete(&own.file).into_iter().find(same)?;
@@ -226,8 +227,9 @@ fn files(inside: &Report, outside: &Network) -> Result<Vec<Pair>> {
     });
     let pairs: Vec<_> = pairs.collect();
     ensure!(
-        !pairs.is_empty(),
-        "no boot file was seen inside and outside"
+        pairs.len() == seen && seen > 0,
+        "{seen} boot files were seen inside, {} of them outside",
+        pairs.len()
     );
     Ok(pairs.into_iter().chain(cells).collect())
 }
@@ -242,9 +244,14 @@ fn rates(test: &Throughput, theirs: &Value, what: &'static str) -> Result<Pair> 
     let mut sums = sums.iter().filter_map(|place| theirs.pointer(place));
     let bits = sums.find_map(|sum| sum.get("bits_per_second")?.as_f64());
     let bits = bits.context("iperf3's server tells no rate")?;
+    // Of what it sends, doctor.efi's own count: the report has the server's beside it.
+    let bytes = match test.direction {
+        Direction::Receive => test.received_bytes(),
+        _ => test.sent_bytes(),
+    };
     Ok(Pair {
         what,
-        inside: test.bits_per_second() / 1e6,
+        inside: rate(bytes, test.took_s) / 1e6,
         outside: bits / 1e6,
     })
 }
@@ -366,6 +373,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use wireboot_report::sweep::Cell;
+    use wireboot_report::throughput::Stream;
 
     fn transfer(client: &str, file: &str, seconds: f64) -> Transfer {
         Transfer {
@@ -428,6 +436,27 @@ mod tests {
     }
 
     #[test]
+    fn a_boot_file_that_nobody_saw_outside_is_no_comparison() {
+        let mut inside = Report {
+            sweep: vec![Cell {
+                bytes: 1,
+                seconds: 0.5,
+                ..Cell::default()
+            }],
+            ..Report::new()
+        };
+        let of_a = transfer("a:1", "boot.efi", 0.5);
+        let of_b = transfer("a:2", "boot.efi", 0.5);
+        inside.dry_boots = vec![wireboot_report::DryBoot {
+            network: network(vec![of_a.clone(), of_b]),
+            ..Default::default()
+        }];
+        let outside = network(vec![of_a, transfer("a:3", SWEPT, 0.5)]);
+        let error = files(&inside, &outside).unwrap_err().to_string();
+        assert!(error.starts_with("2 boot files"), "{error}");
+    }
+
+    #[test]
     fn rates_are_those_of_the_receiver_and_of_a_server_that_sends() {
         let theirs = json!({"end": {
             "sum": {"bits_per_second": 1e6},
@@ -436,8 +465,19 @@ mod tests {
         }});
         let test = |direction| Throughput {
             direction,
+            took_s: 1.0,
+            streams: vec![Stream {
+                sent_bytes: 1_000_000,
+                received_bytes: 500_000,
+                ..Stream::default()
+            }],
             ..Throughput::default()
         };
+        let inside = |direction| rates(&test(direction), &theirs, "x").unwrap().inside;
+        assert_eq!(
+            (inside(Direction::Send), inside(Direction::Receive)),
+            (8.0, 4.0)
+        );
         let outside = |direction| rates(&test(direction), &theirs, "x").unwrap().outside;
         assert_eq!(outside(Direction::Receive), 2.0);
         assert_eq!(outside(Direction::Send), 3.0);

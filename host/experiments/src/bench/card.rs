@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use regex::Regex;
 
 use super::files;
-use super::trial::{LOOK, Measured, OUR_BOOT_PROGRAM, Testbed, UNTIL_REQUEST, console_end};
+use super::trial::{BenchTestbed, LOOK, Measured, OUR_BOOT_PROGRAM, UNTIL_REQUEST, console_end};
 use crate::protocol::Protocol;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = UNTIL_REQUEST.saturating_mul(2);
 ///
 /// # Errors
 /// When it does not start.
-pub(crate) fn serve(testbed: &Testbed<'_>, options: &[&str]) -> Result<Nic> {
+pub(crate) fn serve(testbed: &BenchTestbed<'_>, options: &[&str]) -> Result<Nic> {
     let mut card = testbed.lab.command(&testbed.command);
     card.args(["nic", "run", "--wire"])
         .arg(format!("serve={}", testbed.root.display()))
@@ -28,7 +28,7 @@ pub(crate) fn serve(testbed: &Testbed<'_>, options: &[&str]) -> Result<Nic> {
 }
 
 /// The firmware gets wireboot.efi from the card.
-pub(crate) fn by_pxe(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Result<()> {
+pub(crate) fn by_pxe(testbed: &BenchTestbed<'_>) -> impl FnOnce(&mut Machine) -> Result<()> {
     let ip = testbed.ip;
     move |machine| {
         machine.pxe_only(Some(ip));
@@ -37,7 +37,7 @@ pub(crate) fn by_pxe(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Resu
 }
 
 /// A copy of the wireboot.efi beside the wireboot command, on a stick: the firmware does not use the card.
-pub(crate) fn by_stick(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Result<()> {
+pub(crate) fn by_stick(testbed: &BenchTestbed<'_>) -> impl FnOnce(&mut Machine) -> Result<()> {
     move |machine| {
         let program = testbed.command.with_file_name(OUR_BOOT_PROGRAM);
         testbed.start_from_stick(&program, machine).map(drop)
@@ -51,7 +51,7 @@ pub(crate) fn by_stick(testbed: &Testbed<'_>) -> impl FnOnce(&mut Machine) -> Re
 /// # Errors
 /// When the download does not come to its end, with the end of the console.
 pub(crate) fn download(
-    testbed: &Testbed<'_>,
+    testbed: &BenchTestbed<'_>,
     protocol: Protocol,
     bytes: u64,
     warm: bool,

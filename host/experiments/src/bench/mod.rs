@@ -35,7 +35,7 @@ use files::MIB;
 use instructions::Instructions;
 use report::{BenchReport, Case, FailedTrial, Failure, Figures, Latency};
 use stacks::{Stack, Start};
-use trial::{Measured, Testbed};
+use trial::{BenchTestbed, Measured};
 use wireboot_lab::accel;
 use wireboot_lab::guest;
 use wireboot_lab::host::{self, Host};
@@ -189,7 +189,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         network.mtu(),
         servers.into_iter().filter_map(Result::ok).collect(),
     );
-    let testbed = Testbed {
+    let testbed = BenchTestbed {
         lab: &lab,
         network: &network,
         ip: args.ip,
@@ -264,7 +264,7 @@ fn program(args: &BenchArgs) -> Option<PathBuf> {
 }
 
 struct Run<'a> {
-    testbed: Testbed<'a>,
+    testbed: BenchTestbed<'a>,
     host: Host,
     bar: ProgressBar,
     stacks: Vec<Stack>,
@@ -386,7 +386,7 @@ impl Run<'_> {
         round: u32,
         index: usize,
         tried: Tried,
-        measure: impl Fn(&Testbed<'_>, &Stack) -> Result<T>,
+        measure: impl Fn(&BenchTestbed<'_>, &Stack) -> Result<T>,
     ) -> Option<T> {
         let stack = self.stacks.get(index)?;
         let what = format!("{} {tried}", stack.id);

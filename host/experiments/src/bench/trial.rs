@@ -24,7 +24,7 @@ use wireboot_lab::qemu::{Accelerator, DirectKernel, Disk, Firmware, Machine, Run
 
 /// Where trials take place.
 #[derive(Debug)]
-pub(crate) struct Testbed<'a> {
+pub(crate) struct BenchTestbed<'a> {
     pub lab: &'a Lab,
     pub network: &'a Network,
     /// In which version of IP everything happens.
@@ -67,7 +67,7 @@ pub(crate) const AFTERGLOW: Duration = Duration::from_millis(1500);
 /// How often the machine and servers are looked at.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-impl Testbed<'_> {
+impl BenchTestbed<'_> {
     /// Lets `stack` download the file of `bytes` bytes, into memory that the host has given the guest before (`warm`) or gives it
     /// as the guest writes to it.
     ///

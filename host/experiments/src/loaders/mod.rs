@@ -27,7 +27,7 @@ pub use trial::Programs;
 
 use crate::bench::files::MIB;
 use crate::bench::report::{FailedTrial, Failure};
-use crate::bench::trial::Testbed;
+use crate::bench::trial::BenchTestbed;
 use crate::bench::{stacks, twice};
 use trial::{IP, LoaderTestbed};
 use wireboot_lab::accel;
@@ -190,7 +190,7 @@ pub fn measure(
         servers.into_iter().filter_map(Result::ok).collect(),
     );
     let testbed = LoaderTestbed {
-        testbed: Testbed {
+        testbed: BenchTestbed {
             lab,
             network: &network,
             ip: IP,

@@ -15,7 +15,7 @@ use crate::bench::files;
 use crate::bench::observe::{Observer, View};
 use crate::bench::servers::{BootFile, Servers};
 use crate::bench::stacks::Server;
-use crate::bench::trial::{AFTERGLOW, LOOK, Testbed, UNTIL_REQUEST, reason};
+use crate::bench::trial::{AFTERGLOW, BenchTestbed, LOOK, UNTIL_REQUEST, reason};
 use crate::ladder::{self, Kind};
 use wireboot_lab::embed;
 use wireboot_lab::host::hexadecimal;
@@ -49,7 +49,7 @@ pub struct Programs {
 
 /// Bench's testbed, with what the trials of loaders need beside it.
 pub(super) struct LoaderTestbed<'a> {
-    pub testbed: Testbed<'a>,
+    pub testbed: BenchTestbed<'a>,
     pub programs: &'a Programs,
     /// The size of the file that loaders without one of their own read.
     pub bytes: u64,
@@ -103,7 +103,7 @@ impl LoaderTestbed<'_> {
 
     /// Puts the loader's files in place.
     fn run(&self, program: &Program) -> Result<LoaderRun> {
-        let Testbed { root, .. } = &self.testbed;
+        let BenchTestbed { root, .. } = &self.testbed;
         let file = files::name(self.bytes);
         let span = |end| Span::new(&file, self.bytes, SpanBegin::Asked, end);
         let url = |scheme: &str, file: &str| format!("{scheme}://{SERVER}/{file}");
@@ -189,7 +189,7 @@ impl LoaderTestbed<'_> {
 
     /// Starts the servers, with the loader as the firmware's boot program, or behind wireboot.
     fn serve(&self, loader: &Loader, network: &Network, run: &LoaderRun) -> Result<Servers> {
-        let Testbed {
+        let BenchTestbed {
             lab, command, root, ..
         } = &self.testbed;
         let mut boot = BootFile {
@@ -282,7 +282,7 @@ impl LoaderTestbed<'_> {
             None => "SNP",
             Some(_) => "SNP, ours",
         };
-        let Testbed {
+        let BenchTestbed {
             lab,
             network,
             command,

@@ -24,7 +24,7 @@ use nix::unistd::geteuid;
 use crate::bench::files::{self, MIB};
 use crate::bench::report::{FailedTrial, Failure};
 use crate::bench::stacks;
-use crate::bench::trial::Testbed;
+use crate::bench::trial::BenchTestbed;
 use crate::bench::twice;
 use bound::Bound;
 use comparison::Comparison;
@@ -140,7 +140,7 @@ pub fn run(arguments: NicArgs) -> Result<()> {
         servers.into_iter().filter_map(Result::ok).collect(),
     );
     let testbed = NicTestbed {
-        testbed: Testbed {
+        testbed: BenchTestbed {
             lab: &lab,
             network: &network,
             ip,

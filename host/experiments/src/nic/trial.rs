@@ -12,7 +12,7 @@ use super::comparison::{Card, POLLS, Side, THROWN_AWAY};
 use super::modelled::Modelled;
 use crate::bench::card;
 use crate::bench::stacks::Stack;
-use crate::bench::trial::Testbed;
+use crate::bench::trial::BenchTestbed;
 use crate::ladder;
 use crate::protocol::Protocol;
 use wireboot_lab::dpdk::Testpmd;
@@ -29,7 +29,7 @@ const IDLE_STACK: &str = "linux-http";
 
 /// Bench's testbed, with what the trials of cards need beside it.
 pub(super) struct NicTestbed<'a> {
-    pub testbed: Testbed<'a>,
+    pub testbed: BenchTestbed<'a>,
     pub stacks: Vec<Stack>,
     /// The program that takes frames.
     pub doctor: PathBuf,
@@ -124,7 +124,7 @@ impl NicTestbed<'_> {
 
     /// Puts the card at the cable, and gives either card's machine the same memory.
     fn attach(&self, card: Card, machine: &mut Machine) -> Result<Option<Nic>> {
-        let Testbed {
+        let BenchTestbed {
             lab,
             network,
             command,
@@ -154,7 +154,7 @@ impl NicTestbed<'_> {
 
     /// The same by DPDK, whose tap has several queues.
     fn frames_by_dpdk(&self, rung: &str) -> Result<f64> {
-        let Testbed {
+        let BenchTestbed {
             lab, network, ip, ..
         } = &self.testbed;
         let _aside = network.aside()?;
@@ -175,7 +175,7 @@ impl NicTestbed<'_> {
     }
 
     fn frames_from_cable(&self, rung: &str, network: &Network, machine: Machine) -> Result<f64> {
-        let Testbed {
+        let BenchTestbed {
             lab, ip, command, ..
         } = &self.testbed;
         let programs = (command.as_path(), self.doctor.as_path());
@@ -199,7 +199,7 @@ impl NicTestbed<'_> {
 
     /// Mbit/s of a rung of frames, measured by `machine`.
     fn frames(&self, rung: &str, machine: Machine) -> Result<f64> {
-        let Testbed { lab, ip, .. } = &self.testbed;
+        let BenchTestbed { lab, ip, .. } = &self.testbed;
         // A name may have several words.
         let word = rung.split_whitespace().next_back().unwrap_or(rung);
         let options = format!("rounds=3 ms=1000 only={word}");

@@ -58,9 +58,9 @@ impl Rows {
         }
     }
 
-    /// How many have no figure.
-    pub(super) fn missing(&self) -> usize {
-        self.0.iter().filter(|row| row.rounds.is_empty()).count()
+    /// How many boots gave no figure.
+    pub(super) fn failed(&self) -> usize {
+        self.0.iter().map(|row| row.failed.len()).sum()
     }
 }
 
@@ -259,7 +259,7 @@ impl<'a> TtcpReport<'a> {
         text
     }
 
-    /// The table alone, without the host.
+    /// The table and what failed, without the host.
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
             "| {} |\n|{}\n",
@@ -268,6 +268,13 @@ impl<'a> TtcpReport<'a> {
         );
         for row in &self.rows {
             let _ = writeln!(text, "| {} |", row.cells().join(" | "));
+        }
+        for row in &self.rows {
+            for reason in row.failed {
+                // Behind its first line is the end of the console.
+                let why = reason.lines().next().unwrap_or_default();
+                let _ = writeln!(text, "\nFailed: {}, {}: {why}", row.card, row.ip);
+            }
         }
         text
     }
@@ -319,7 +326,7 @@ mod tests {
             rows.add(first, IpVersion::V4, Ok(tests.into()));
         }
         rows.add(second, IpVersion::V6, Err(anyhow::anyhow!("no answer")));
-        assert_eq!(rows.missing(), 3);
+        assert_eq!(rows.failed(), 1);
         let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
         let report = TtcpReport::new(&host, &rows);
         let page = report.markdown();
@@ -332,5 +339,9 @@ mod tests {
         );
         assert!(line.contains("| 1000 + 2.00 |"), "{line}");
         assert!(report.text().contains("failed: no answer"));
+        assert!(
+            page.contains("Failed: virtio-net, SNP, IPv6: no answer"),
+            "{page}"
+        );
     }
 }
