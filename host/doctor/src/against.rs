@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use wireboot_report::network::Outcome;
-use wireboot_report::{PhaseKind, Report};
+use wireboot_report::sweep::{self, By};
+use wireboot_report::{Checkpoints, PhaseKind, Report};
 
 use crate::costs::micros;
 use crate::text::kind_name;
@@ -16,10 +17,9 @@ pub(crate) type ComparedRow = (String, [String; 2]);
 /// Each figure that one of the reports has.
 pub(crate) fn rows(reports: [&Report; 2]) -> Vec<ComparedRow> {
     let seconds = |one: f64| format!("{one:.1}");
-    let mut rows = vec![(
-        "on the network, s".to_owned(),
-        reports.map(|report| seconds(report.network.span_s)),
-    )];
+    let boot = |report: &Report| report.boot_s().map_or("-".to_owned(), seconds);
+    let mut rows = vec![("the boot, s".to_owned(), reports.map(boot))];
+    rows.extend(beside(reports.map(parts)));
     let lost = reports.map(|report| {
         let findings = report.findings.iter();
         let lost = findings.map(|one| {
@@ -51,6 +51,9 @@ pub(crate) fn rows(reports: [&Report; 2]) -> Vec<ComparedRow> {
         ));
     }
     rows.push(("largest file, Mbit/s".to_owned(), reports.map(rate)));
+    rows.extend(beside(reports.map(transfers)));
+    rows.extend(beside(reports.map(calls)));
+    rows.extend(beside(reports.map(samples)));
     rows.extend(beside(reports.map(|report| {
         let costs = report.costs.iter();
         costs
@@ -72,6 +75,73 @@ pub(crate) fn rows(reports: [&Report; 2]) -> Vec<ComparedRow> {
             .collect()
     })));
     rows
+}
+
+/// The parts of a boot: between its checkpoints, and to load each boot option.
+fn parts(report: &Report) -> BTreeMap<String, String> {
+    let seconds = |one: f64| format!("{one:.2}");
+    let mut before = 0.0;
+    let points = report.checkpoints.iter().flat_map(Checkpoints::parts);
+    let spans = points.map(|(name, at_s)| {
+        let span = at_s - before;
+        before = at_s;
+        (format!("{name}, s"), seconds(span))
+    });
+    let loaded = report.dry_boots.iter().map(|one| {
+        let took = match &one.failure {
+            None => seconds(one.mean_s()),
+            Some(status) => format!("{} {status}", seconds(one.mean_s())),
+        };
+        (format!("to load {}, s", one.option), took)
+    });
+    spans.chain(loaded).collect()
+}
+
+/// Rates: the best sizes of each sweep, and tests of throughput.
+fn transfers(report: &Report) -> BTreeMap<String, String> {
+    let ways = [(By::Firmware, "the firmware"), (By::Wireboot, "wireboot")];
+    let ways = ways
+        .into_iter()
+        .flat_map(|(by, name)| [4, 6].map(|ip| (by, name, ip)));
+    let swept = ways.filter_map(|(by, name, ip)| {
+        let best = sweep::best(sweep::of(&report.sweep, by, ip))?;
+        let mbit_s = format!("{:.0}", best.bits_per_second() / 1e6);
+        Some((
+            format!("TFTP by {name} over IPv{ip}, best sizes, Mbit/s"),
+            mbit_s,
+        ))
+    });
+    let tests = report.throughput.iter().map(|one| {
+        let [what, mbit_s, ..] = crate::throughput::row(one);
+        (format!("{what}, {}, Mbit/s", one.driver), mbit_s)
+    });
+    swept.chain(tests).collect()
+}
+
+/// What the firmware called: in its boot, and for each packet of its transfer.
+fn calls(report: &Report) -> BTreeMap<String, String> {
+    let trace = report.trace.iter();
+    let each = trace.flat_map(|trace| {
+        let boot = trace.boot.iter().flat_map(crate::trace::of_boot);
+        let packets = trace.transfer.iter().flat_map(crate::trace::of_packets);
+        boot.chain(packets)
+    });
+    each.collect()
+}
+
+/// Where the processor was, in images with no less than this part of the samples.
+fn samples(report: &Report) -> BTreeMap<String, String> {
+    const LEAST_SHARE: f64 = 0.02;
+    let profile = report.profile.iter();
+    let images = profile.flat_map(|profile| profile.images.iter().map(move |one| (profile, one)));
+    let shares = images.map(|(profile, image)| (image, profile.share(image)));
+    let shown = shares.filter(|(image, share)| *share >= LEAST_SHARE && !image.name.is_empty());
+    shown
+        .map(|(image, share)| {
+            let name = format!("the processor in {}, %", image.name);
+            (name, format!("{:.1}", share * 100.0))
+        })
+        .collect()
 }
 
 /// Rows of figures that have a name in each report.
@@ -142,4 +212,80 @@ pub(crate) fn shown(names: [&str; 2], reports: [&Report; 2]) -> String {
         .map(|line| line.trim_end().to_owned())
         .collect();
     lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_report::trace::{Called, Traced};
+    use wireboot_report::{DryBoot, Profile, ProfiledImage, Trace};
+
+    #[test]
+    fn what_examinations_measured_stands_beside_each_other() {
+        let of = |seconds: f64, calls: u64| {
+            let mut report = Report::new();
+            report.dry_boots.push(DryBoot {
+                option: "UEFI PXEv4".to_owned(),
+                runs_s: vec![seconds],
+                ..DryBoot::default()
+            });
+            report.sweep.push(sweep::Cell {
+                ip: 4,
+                bytes: 1_000_000,
+                seconds,
+                ..sweep::Cell::default()
+            });
+            report.profile = Some(Profile {
+                samples: 100,
+                images: [("DxeCore", 60), ("Rare", 1)]
+                    .map(|(name, samples)| ProfiledImage {
+                        name: name.to_owned(),
+                        samples,
+                        ..ProfiledImage::default()
+                    })
+                    .into(),
+                ..Profile::default()
+            });
+            report.trace = Some(Trace {
+                transfer: Some(Traced {
+                    received: 10,
+                    calls: vec![Called {
+                        service: "GetTime".to_owned(),
+                        calls,
+                        ..Called::default()
+                    }],
+                    ..Traced::default()
+                }),
+                ..Trace::default()
+            });
+            report
+        };
+        let rows = rows([&of(4.0, 10), &of(2.0, 25)]);
+        let row = |name: &str| {
+            let found = rows.iter().find(|(what, _)| what == name);
+            found.map(|(_, [one, other])| (one.as_str(), other.as_str()))
+        };
+        assert_eq!(row("the boot, s"), Some(("4.0", "2.0")));
+        assert_eq!(row("to load UEFI PXEv4, s"), Some(("4.00", "2.00")));
+        let best = "TFTP by the firmware over IPv4, best sizes, Mbit/s";
+        assert_eq!(row(best), Some(("2", "4")));
+        assert_eq!(row("each packet: time of day"), Some(("1.00", "2.50")));
+        assert_eq!(row("the processor in DxeCore, %"), Some(("60.0", "60.0")));
+        assert_eq!(row("the processor in Rare, %"), None);
+    }
+
+    #[test]
+    fn parts_of_a_boot_are_those_between_its_checkpoints() {
+        let report = Report {
+            checkpoints: Some(Checkpoints {
+                load_image_s: Some(3.0),
+                exit_entry_s: Some(20.5),
+                ..Checkpoints::default()
+            }),
+            ..Report::new()
+        };
+        let parts = parts(&report);
+        assert_eq!(parts["firmware, s"], "3.00");
+        assert_eq!(parts["system, until boot services end, s"], "17.50");
+    }
 }

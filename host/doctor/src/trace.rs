@@ -39,11 +39,28 @@ const PER_BOOT: &[(&str, &str)] = &[
 
 /// For a packet received, in the order above.
 fn each_packet(traced: &Traced) -> String {
-    let figures = PER_PACKET.iter().map(|(name, services)| {
-        let calls: u64 = services.iter().map(|one| traced.calls_of(one)).sum();
-        format!("{name} {:.2}", traced.per_packet(calls as f64))
-    });
+    let figures = per_packet(traced).map(|(name, calls)| format!("{name} {calls:.2}"));
     figures.collect::<Vec<_>>().join(", ")
+}
+
+fn per_packet(traced: &Traced) -> impl Iterator<Item = (&'static str, f64)> {
+    PER_PACKET.iter().map(|(name, services)| {
+        let calls: u64 = services.iter().map(|one| traced.calls_of(one)).sum();
+        (*name, traced.per_packet(calls as f64))
+    })
+}
+
+/// The same as rows of a table.
+pub(crate) fn of_packets(traced: &Traced) -> impl Iterator<Item = (String, String)> {
+    per_packet(traced).map(|(name, calls)| (format!("each packet: {name}"), format!("{calls:.2}")))
+}
+
+/// What the whole boot called, as rows of a table.
+pub(crate) fn of_boot(boot: &Traced) -> impl Iterator<Item = (String, String)> {
+    PER_BOOT.iter().map(|(name, service)| {
+        let calls = boot.calls_of(service).to_string();
+        (format!("in the boot: {name}"), calls)
+    })
 }
 
 /// For the boot, in the order above.
