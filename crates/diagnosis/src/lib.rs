@@ -29,6 +29,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the body of a fuzz target"
+)]
+pub mod fuzzing;
 mod rules;
 
 use alloc::format;

@@ -51,7 +51,7 @@ pub use trace::Trace;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use network::Neighbour;
+use network::{Neighbour, Transfer};
 use serde::{Deserialize, Serialize};
 
 /// The version of the schema that this crate writes.
@@ -181,7 +181,9 @@ impl Report {
         // JSON has no NaN; 1e999 is read as an error. What is left are times before the first packet and ends before beginnings.
         let in_order = |phase: &Phase| phase.start_s >= 0.0 && phase.end_s >= phase.start_s;
         let possible = |timeline: &[Phase], network: &Network| {
-            timeline.iter().all(in_order) && network.span_s >= 0.0
+            timeline.iter().all(in_order)
+                && network.span_s >= 0.0
+                && network.transfers.iter().all(Transfer::is_possible)
         };
         let dry = |boot: &DryBoot| {
             possible(&boot.timeline, &boot.network)
@@ -814,6 +816,11 @@ mod tests {
         assert!(error(r#"{"schema":1,"dry_boots":[{"watching_s":-1}]}"#).contains("time"));
         let dry = r#"{"schema":1,"dry_boots":[{"timeline":[{"start_s":2,"end_s":1}]}]}"#;
         assert!(error(dry).contains("time"));
+        for transfer in [r#""start_s":2,"end_s":1"#, r#""server_wait_s":-1"#] {
+            let text =
+                alloc::format!(r#"{{"schema":1,"network":{{"transfers":[{{{transfer}}}]}}}}"#);
+            assert!(error(&text).contains("time"), "{transfer}");
+        }
         let heard = |what| alloc::format!(r#"{{"schema":1,"surroundings":{{{what}}}}}"#);
         assert!(Report::from_json(&heard(r#""link_after_s":0.5"#)).is_ok());
         for wrong in [

@@ -425,6 +425,19 @@ pub struct Transfer {
 pub const STALL_S: f64 = 0.2;
 
 impl Transfer {
+    /// Whether it ends no sooner than it begins, and no wait is negative.
+    pub(crate) fn is_possible(&self) -> bool {
+        let waits = [
+            self.server_wait_s,
+            self.client_wait_s,
+            self.server_stalled_s,
+            self.client_stalled_s,
+            self.shortest_server_wait_s.unwrap_or_default(),
+            self.shortest_client_wait_s.unwrap_or_default(),
+        ];
+        self.end_s >= self.start_s && waits.iter().all(|wait| *wait >= 0.0)
+    }
+
     /// From the request to the last acknowledgement.
     pub fn seconds(&self) -> f64 {
         self.end_s - self.start_s
