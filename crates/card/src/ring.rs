@@ -170,7 +170,7 @@ impl Ring {
         self.liar.as_ref().is_some_and(|liar| liar.keeps())
     }
 
-    /// Entries.
+    /// How many descriptors it has.
     pub(crate) fn size(&self) -> u16 {
         self.layout.size
     }

@@ -52,16 +52,16 @@ pub enum InitError {
     #[error(transparent)]
     Platform(#[from] PlatformError),
     /// Registers read as all ones.
-    #[error("the network device is gone (removed or powered down)")]
+    #[error("the network card is gone (removed or powered down)")]
     Removed,
     /// The chip did not finish a reset in time.
-    #[error("the Intel network controller does not finish its reset; power the machine off and on")]
+    #[error("the Intel network card does not finish its reset; power the machine off and on")]
     ResetTimeout,
     /// The chip has no valid address of its own.
-    #[error("the Intel network controller has no valid MAC address; its EEPROM may be damaged")]
+    #[error("the Intel network card has no valid MAC address; its EEPROM may be damaged")]
     NoMac,
     /// The chip says something impossible. The text says what.
-    #[error("the Intel network controller misbehaves: {0}")]
+    #[error("the Intel network card misbehaves: {0}")]
     Misbehaved(&'static str),
 }
 

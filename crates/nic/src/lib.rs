@@ -152,14 +152,14 @@ pub enum Offload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Registers read as all ones: the device was removed or has lost power.
-    #[error("the network device is gone (removed or powered down)")]
+    #[error("the network card is gone (removed or powered down)")]
     Removed,
     /// The device reports a failure of its own (virtio DEVICE_NEEDS_RESET).
-    #[error("the network device reports a failure and asks for a reset")]
+    #[error("the network card reports a failure and asks for a reset")]
     NeedsReset,
     /// The device returned something impossible: a descriptor that it does not own, a length beyond
     /// its buffer, a chain out of range. The text says what.
-    #[error("the network device misbehaves: {0}")]
+    #[error("the network card misbehaves: {0}")]
     Misbehaved(&'static str),
 }
 

@@ -120,7 +120,7 @@ pub enum InitError {
     #[error(transparent)]
     Platform(#[from] PlatformError),
     /// Registers read as all ones.
-    #[error("the network device is gone (removed or powered down)")]
+    #[error("the network card is gone (removed or powered down)")]
     Removed,
     /// The device has no modern (virtio 1.0 or later) interface.
     #[error("the virtio device is legacy only; start it with disable-modern=off")]
@@ -156,15 +156,15 @@ pub fn supports(vendor: u16, device: u16) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpreadError {
     /// There are no such pairs.
-    #[error("the network device was started with {there} queue pairs, not {wanted}")]
+    #[error("the network card was started with {there} queue pairs, not {wanted}")]
     NoSuchPairs {
         /// Pairs asked for.
         wanted: usize,
-        /// Pairs started.
+        /// As many as the device was started with.
         there: usize,
     },
     /// The device will not: it goes on as before.
-    #[error("the network device refuses to use {0} queue pairs")]
+    #[error("the network card refuses to use {0} queue pairs")]
     Refused(usize),
     /// The device failed.
     #[error(transparent)]

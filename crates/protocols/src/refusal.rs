@@ -37,7 +37,7 @@ pub enum Refusal {
     #[error("ended by the caller")]
     Aborted,
     /// EFI_BAD_BUFFER_SIZE: more than can be sent, or not what its kind has.
-    #[error("not a size that it can have")]
+    #[error("a buffer of the wrong size")]
     BadBufferSize,
     /// EFI_ICMP_ERROR: the network says that it cannot be.
     #[error("an ICMP error came")]

@@ -40,7 +40,7 @@ pub(crate) enum Error {
     )]
     Unserved(IpAddr),
     /// What is sent to the sender does not arrive.
-    #[error("sending to the sender: {0}")]
+    #[error("cannot send to the measuring server: {0}")]
     Sink(NetError),
     /// There is no address of the version of IP that is to be measured.
     #[error(

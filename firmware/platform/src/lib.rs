@@ -42,6 +42,8 @@ pub mod loader_times;
 pub mod memory;
 pub mod memory_type;
 mod page_tables;
+#[cfg(target_os = "uefi")]
+mod panic;
 pub mod pci;
 pub mod pcie;
 mod place;

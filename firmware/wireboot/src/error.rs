@@ -17,7 +17,7 @@ use wireboot_wire::bootconf::Notice;
 pub enum Error {
     /// There is no network interface that anybody drives.
     #[error(
-        "no network card in this machine that wireboot or the firmware has a driver for, of the kind that the setting nic asks for if there is one"
+        "no usable network card: neither wireboot nor the firmware has a driver for one, or the setting nic excludes it"
     )]
     NoInterface,
     /// An interface has no link.
@@ -39,10 +39,10 @@ pub enum Error {
         status: Status,
     },
     /// The device does not start.
-    #[error("the network interface does not start: {0}")]
+    #[error("the network card does not start: {0}")]
     Start(#[from] virtio::InitError),
     /// Neither does this one, of Intel.
-    #[error("the network interface does not start: {0}")]
+    #[error("the network card does not start: {0}")]
     StartIntel(#[from] e1000e::InitError),
     /// The firmware's driver does not, by UNDI.
     #[error("{interface} does not start by UNDI: {reason}")]

@@ -203,7 +203,7 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Since 1970.
+/// The time since the Unix epoch.
 fn clock() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

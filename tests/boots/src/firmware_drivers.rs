@@ -131,7 +131,10 @@ pub(crate) fn no_undi_over_virtio(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     fixture.boot_from_disk("nic=undi http://10.77.0.1/wireboot.conf")?;
     let mut machine = fixture.start()?;
-    fixture.fails(&mut machine, &["no network card in this machine"])
+    fixture.fails(
+        &mut machine,
+        &["no usable network card: neither wireboot nor the firmware"],
+    )
 }
 
 /// The firmware's own driver.

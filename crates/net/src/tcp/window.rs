@@ -1,6 +1,6 @@
 //! How much each connection may promise to take.
 //!
-//! What the receive ring must hold is what arrives while nobody looks. Of a window that is used up, that is all of it
+//! The receive ring must hold what arrives between two polls. Of a window that is used up, that is all of it
 //! when a stall lasts longer than the round trip: on a local network the windows of all connections together must
 //! not be larger than the ring. On a long path a sender that fills its window has it spread over the round trip: in
 //! a stall of time `s` there arrives no more than `s / rtt` of it. So a window of `w` bytes takes `w * s / rtt`

@@ -4,7 +4,7 @@ use super::MemoryType;
 use alloc::vec::Vec;
 use core::arch::x86_64::CpuidResult;
 
-/// Registers.
+/// Model-specific registers of the MTRRs (Intel SDM volume 3, section 12.11).
 const CAPABILITIES: u32 = 0xfe;
 const DEFAULT_TYPE: u32 = 0x2ff;
 const FIRST_VARIABLE: u32 = 0x200;

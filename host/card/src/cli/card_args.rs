@@ -28,9 +28,9 @@ use crate::wires::HostWire;
 /// Whose payload is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PlacementArgument {
-    /// Each driver's that asks.
+    /// Connections of each driver that asks.
     All,
-    /// Nobody's.
+    /// No connection is placed, whatever a driver asks.
     None,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Without experience.
+    /// Before anything was seen of the guest.
     pub(super) fn new(polling: Polling) -> Self {
         Self {
             polling,

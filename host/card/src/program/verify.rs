@@ -53,7 +53,7 @@ pub(crate) enum Reason {
     Function(i32),
     #[error("r1 must be a map here, whatever the way that leads here")]
     NoMapGiven,
-    #[error("no way leads here")]
+    #[error("this instruction is never reached")]
     Unreachable,
     #[error("the program may end without `exit`")]
     NoExit,

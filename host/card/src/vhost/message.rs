@@ -24,7 +24,7 @@ pub(crate) enum MessageError {
     Reply,
     #[error("a request where an answer is due")]
     NoReply,
-    #[error("a message of {0} bytes, which none has")]
+    #[error("a message of {0} bytes: longer than any of vhost-user")]
     TooLong(u32),
     #[error("request {0}, which was not offered")]
     Unknown(u32),

@@ -277,7 +277,7 @@ struct ObservedResponse {
     port: u16,
     /// The request's own sequence number.
     sequence: u32,
-    /// The answer's.
+    /// The sequence number of the answer's first byte.
     first: u32,
     /// Which of the file's bytes were asked for.
     asked: Range<u64>,

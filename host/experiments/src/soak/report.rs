@@ -29,7 +29,7 @@ pub(super) struct Boot {
     number: u32,
     fault: Fault,
     detail: String,
-    /// As planned.
+    /// Engines that the boot asked for.
     engines: u32,
     seconds: f64,
     #[serde(flatten)]

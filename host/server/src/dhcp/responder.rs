@@ -411,7 +411,7 @@ pub(crate) fn hardware_address(bytes: &[u8]) -> String {
     bytes.join(":")
 }
 
-/// Who asks.
+/// The client, as lines in the log name it.
 fn describe(request: &Message) -> String {
     let class = request
         .options
