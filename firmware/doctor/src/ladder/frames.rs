@@ -17,8 +17,11 @@ const SMALL: u16 = 18;
 
 /// When nothing has come for so long, in microseconds, the sender is asked again: a frame may have been lost.
 const SILENCE: u64 = 100_000;
-/// When nothing at all came of a request, or nothing after it should be over, in microseconds, there is no sender.
-const PATIENCE: u64 = 3_000_000;
+/// When nobody has said hello, in microseconds, there is no sender.
+const HELLO_PATIENCE: u64 = 3_000_000;
+/// When nothing came of another request, or nothing after it should be over, in microseconds, a sender that has said hello is left: on a busy host it may do nothing
+/// for seconds.
+const PATIENCE: u64 = 10_000_000;
 /// The answer may overtake what was sent before it. When nothing has come for so long, in microseconds, all has.
 const LULL: u64 = 10_000;
 /// Frames sent between two doorbells.
@@ -306,7 +309,11 @@ impl Frames {
         let mut frames = 0;
         let mut heard = None;
         let ticks = |micros| self.clock.ticks_of(micros);
-        let mut end = self.clock.ticks() + ticks(PATIENCE);
+        let patience = match request {
+            Request::Hello { .. } => HELLO_PATIENCE,
+            _ => PATIENCE,
+        };
+        let mut end = self.clock.ticks() + ticks(patience);
         let mut is_begun = false;
         while tally.answer.is_none() {
             let before = self.clock.ticks();
@@ -450,6 +457,8 @@ mod tests {
     enum FakeSender {
         /// Its answer overtakes half of what it sent.
         Hasty,
+        /// It says hello, and then does nothing for as many questions as a machine asks in four seconds.
+        Slow,
         /// It says hello, and no more.
         Silent,
         /// It sends for ever.
@@ -495,6 +504,7 @@ mod tests {
                     token: TOKEN,
                 }),
                 (_, FakeSender::Silent | FakeSender::Endless) => {}
+                (_, FakeSender::Slow) if self.heard.len() < 40 => {}
                 (Request::Count { number, .. }, _) => say(Answer::Counted {
                     number,
                     frames: self.frames,
@@ -602,6 +612,16 @@ mod tests {
         let (counted, mac, asked) = machine().count(&mut cable).unwrap();
         // The hello three times, and the request: each behind a question for the sender's Ethernet address.
         assert_eq!((counted, mac, asked), (8, SENDER_MAC, 8));
+    }
+
+    #[test]
+    fn a_sender_that_has_said_hello_is_waited_for() {
+        let mut cable = Cable::new(FakeSender::Slow, 0);
+        let mut frames = machine();
+        // Its ten seconds take longer than a busy host keeps this test waiting.
+        frames.clock = Clock::ticking(500_000_000);
+        let sample = frames.receive(&mut cable, Size::Small, None).unwrap();
+        assert_eq!((sample.sent, sample.lost), (SENT, 0));
     }
 
     #[test]
