@@ -3,6 +3,7 @@
 use crate::checks::Check;
 use crate::delivery::Delivery;
 use crate::examination::Examination;
+use crate::options::Options;
 use alloc::format;
 use alloc::string::{String, ToString};
 use wireboot_boot::origin::Origin;
@@ -18,7 +19,13 @@ pub(crate) fn run(checks: &[&Check], mut examination: Examination<'_>) {
         examination.not_measured(name, INTERRUPTED);
     }
     let all = checks.len();
+    let most = begins_within(examination.options);
+    let begun = examination.clock.micros();
     for (check, number) in checks.iter().zip(1..) {
+        if most.is_some_and(|most| examination.clock.micros() - begun > most) {
+            examination.not_measured(check.name, NO_TIME);
+            continue;
+        }
         log::info!("check {number} of {all}, {}: {}", check.name, check.what);
         if interrupted.as_deref() != Some(check.name) {
             delivery.announce(check.name);
@@ -41,6 +48,19 @@ pub(crate) fn run(checks: &[&Check], mut examination: Examination<'_>) {
         wait_for_a_key(examination.clock);
     }
 }
+
+/// How long after the first the last check of an examination begins, in microseconds: one without words is to take three minutes, a quick one half a minute.
+/// `None` where checks are named: they were asked for.
+fn begins_within(options: &Options) -> Option<u64> {
+    match (options.thorough, options.quick) {
+        (true, _) => None,
+        (false, true) => Some(25_000_000),
+        (false, false) => Some(150_000_000),
+    }
+}
+
+/// What is said of a check for which there was no time.
+const NO_TIME: &str = "no time was left for it in an examination of all: name it, and it is made";
 
 /// How long the findings stay on the screen of a machine that is reset then, in microseconds.
 const SHOWN: u64 = 60_000_000;
@@ -78,5 +98,26 @@ fn check(check: &Check, examination: &mut Examination<'_>) {
     console::clear_progress();
     if let Err(error) = result {
         examination.not_measured(check.name, &error.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+
+    #[test]
+    fn who_names_no_check_does_not_wait_long() {
+        let seconds = |words: &str| {
+            let Command::Examine { options, .. } = Command::parse(words).unwrap() else {
+                unreachable!()
+            };
+            begins_within(&options).map(|most| most / 1_000_000)
+        };
+        assert_eq!(seconds(""), Some(150));
+        assert_eq!(seconds("runs=2"), Some(150));
+        assert_eq!(seconds("quick"), Some(25));
+        assert_eq!(seconds("sweep"), None);
+        assert_eq!(seconds("all"), None);
     }
 }
