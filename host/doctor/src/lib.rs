@@ -15,6 +15,7 @@ mod iperf3;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod ladder;
+mod markdown;
 mod memory;
 mod modules;
 mod output;

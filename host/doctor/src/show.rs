@@ -12,8 +12,8 @@ use clap::Args;
 use wireboot_report::{Profile, Report};
 
 use crate::csv::{self, CsvTable};
-use crate::text::merged;
-use crate::{against, anonymous, costs, fleet, html, iperf3, output, status, sweep, text};
+use crate::markdown::markdown;
+use crate::{against, anonymous, fleet, html, iperf3, output, status, text};
 
 /// Show the report of an examination, on the terminal or in another format.
 ///
@@ -193,57 +193,6 @@ fn read(file: &Path) -> Result<Report> {
         .context("no text, so no report; captures are for `wireboot doctor pcap`")
         .with_context(named)?;
     Report::from_json(&text).with_context(named)
-}
-
-fn markdown(report: &Report) -> String {
-    // A cell ends at a bar, and a stranger's file name must be neither HTML nor a link.
-    let cell = |text: &str| {
-        let text = text.replace('\\', "\\\\").replace(char::is_control, " ");
-        let text = text.replace('&', "&amp;").replace('<', "&lt;");
-        text.replace('|', "\\|").replace('[', "\\[")
-    };
-    let mut out = format!(
-        "**{}**: {}\n\n",
-        cell(&report.machine.mac),
-        cell(&wireboot_diagnosis::verdict(report))
-    );
-    if !report.findings.is_empty() {
-        out.push_str("| seconds | what | seen | change |\n|---|---|---|---|\n");
-    }
-    for finding in &report.findings {
-        let _ = writeln!(
-            out,
-            "| {:.1} | {} | {} | {} |",
-            finding.seconds,
-            cell(&finding.label),
-            cell(&finding.evidence),
-            cell(&finding.advice.join(". "))
-        );
-    }
-    for remark in report.remarks() {
-        let _ = writeln!(out, "\n{}", cell(&remark));
-    }
-    out.push_str("\n| at, s | took, s | what |\n|---|---|---|\n");
-    for row in merged(&report.timeline) {
-        let (start, seconds) = (row.phase.start_s, row.phase.seconds());
-        let _ = writeln!(out, "| {start:.2} | {seconds:.2} | {} |", cell(&row.text()));
-    }
-    if !report.costs.is_empty() {
-        let _ = writeln!(
-            out,
-            "\n| {} |\n|---|---|---|---|---|---|",
-            costs::HEADS.join(" | ")
-        );
-        for one in &report.costs {
-            let figures = costs::row(one).map(|figure| cell(&figure));
-            let _ = writeln!(out, "| {} |", figures.join(" | "));
-        }
-    }
-    for sentence in costs::sentences(report) {
-        let _ = writeln!(out, "\n{sentence}");
-    }
-    sweep::markdown(&mut out, &report.sweep);
-    out
 }
 
 /// Prometheus' text format, version 0.0.4.
