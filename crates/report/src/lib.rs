@@ -264,7 +264,7 @@ impl Report {
     pub fn boot_s(&self) -> Option<f64> {
         let points = self.checkpoints.iter().flat_map(Checkpoints::parts);
         let last = points.last().map(|(_, at_s)| at_s);
-        let captured = Some(self.network.span_s).filter(|span_s| *span_s > 0.0);
+        let captured = (self.network != Network::default()).then_some(self.network.span_s);
         last.or_else(|| self.dry_boot_s()).or(captured)
     }
 

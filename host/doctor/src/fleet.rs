@@ -137,7 +137,7 @@ pub(crate) fn shown(reports: &[Report]) -> String {
     let (machines, median) = sorted(reports);
     let outliers = machines.iter().filter(|one| one.outlier).count();
     let mut out = format!(
-        "{} boots, median {median:.1} s on the network; {outliers} took more than {OUTLIER} times as long (*)\n\n",
+        "{} boots, median {median:.1} s; {outliers} took more than {OUTLIER} times as long (*)\n\n",
         machines.len()
     );
     let mut table = Table::new();
@@ -289,7 +289,7 @@ mod tests {
         );
         let shown = shown(&reports);
         assert!(
-            shown.starts_with("4 boots, median 11.5 s on the network; 1 took more"),
+            shown.starts_with("4 boots, median 11.5 s; 1 took more"),
             "{shown}"
         );
         assert_eq!(sorted(&[]).1, 0.0);

@@ -80,7 +80,7 @@ pub(crate) fn fleet(reports: &[Report]) -> String {
     let mut out = begun("Network boots");
     let _ = writeln!(
         out,
-        "<h1>{} network boots</h1>\n<p class=\"verdict\">Median {median:.1} s on the network.</p>\n\
+        "<h1>{} network boots</h1>\n<p class=\"verdict\">Median {median:.1} s.</p>\n\
          <table><tr><th>machine</th><th class=\"n\">s</th><th></th><th>of them</th></tr>",
         machines.len()
     );
