@@ -16,7 +16,7 @@ pub(crate) const READ_ONLY: u64 = 0x2_0000;
 /// Vectors of interrupts. Those before are the processor's own exceptions.
 const INTERRUPTS: core::ops::RangeInclusive<u8> = 32..=255;
 
-/// EFI_CPU_INTERRUPT_HANDLER.
+/// EFI_CPU_INTERRUPT_HANDLER: gets the vector, and what the processor's registers held (EFI_SYSTEM_CONTEXT).
 type Handler = unsafe extern "efiapi" fn(isize, *const c_void);
 
 /// The protocol, up to what is used of it.

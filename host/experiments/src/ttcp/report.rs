@@ -118,9 +118,9 @@ struct TestFigures {
     message_bytes: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     mss_bytes: Option<u32>,
-    /// What came.
+    /// The rate at which bytes came to their receiver.
     mbit_s: Vec<f64>,
-    /// What left: of datagrams, more than came.
+    /// The rate at which they left their sender: of datagrams, more than came.
     sent_mbit_s: Vec<f64>,
     busy_percent: Vec<f64>,
     /// Of a datagram; of TCP, of what the driver takes at once.
