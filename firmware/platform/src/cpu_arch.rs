@@ -65,17 +65,22 @@ pub(crate) fn handled_interrupt() -> Result<Option<u8>, HandlerStays> {
     let Ok(cpu) = protocol() else {
         return Ok(None);
     };
-    without_interrupts(|| {
-        let (mut handled, mut count) = (None, 0);
-        for vector in INTERRUPTS {
-            // SAFETY: the protocol is live, and interrupts are off.
-            if unsafe { is_handled(cpu, vector) }? {
-                handled = Some(vector);
-                count += 1;
-            }
+    // SAFETY: the protocol is live, and interrupts are off.
+    without_interrupts(|| unsafe { only_handled(cpu) })
+}
+
+/// # Safety
+/// As for [`is_handled`].
+unsafe fn only_handled(cpu: *mut CpuArch) -> Result<Option<u8>, HandlerStays> {
+    let (mut handled, mut count) = (None, 0);
+    for vector in INTERRUPTS {
+        // SAFETY: the caller's word.
+        if unsafe { is_handled(cpu, vector) }? {
+            handled = Some(vector);
+            count += 1;
         }
-        Ok(handled.filter(|_| count == 1))
-    })
+    }
+    Ok(handled.filter(|_| count == 1))
 }
 
 /// Whether an interrupt has a handler: it takes no second one (EFI_ALREADY_STARTED).
@@ -94,3 +99,82 @@ unsafe fn is_handled(cpu: *mut CpuArch, vector: u8) -> Result<bool, HandlerStays
 }
 
 unsafe extern "efiapi" fn handle_nothing(_: isize, _: *const c_void) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ptr;
+
+    /// A firmware whose drivers handle some interrupts.
+    #[repr(C)]
+    struct Firmware {
+        protocol: CpuArch,
+        handled: [bool; 256],
+        /// The vectors whose handler is ours.
+        ours: [bool; 256],
+        /// It takes no handler away.
+        keeps: bool,
+    }
+
+    unsafe extern "efiapi" fn register(
+        cpu: *mut CpuArch,
+        vector: isize,
+        handler: Option<Handler>,
+    ) -> Status {
+        // SAFETY: the protocol is the first member of a `Firmware`, which nobody else has meanwhile.
+        let firmware = unsafe { &mut *cpu.cast::<Firmware>() };
+        let vector = usize::try_from(vector).unwrap();
+        match handler {
+            Some(_) if firmware.handled[vector] || firmware.ours[vector] => Status::ALREADY_STARTED,
+            None if firmware.keeps => Status::UNSUPPORTED,
+            handler => {
+                firmware.ours[vector] = handler.is_some();
+                Status::SUCCESS
+            }
+        }
+    }
+
+    unsafe extern "efiapi" fn set(_: *mut CpuArch, _: u64, _: u64, _: u64) -> Status {
+        Status::UNSUPPORTED
+    }
+
+    /// What is found where these are handled; nothing of ours is left where that can be.
+    fn found(handled: &[usize], keeps: bool) -> Result<Option<u8>, HandlerStays> {
+        let mut firmware = Firmware {
+            protocol: CpuArch {
+                others: [ptr::null(); 5],
+                register_interrupt_handler: register,
+                get_timer_value: ptr::null(),
+                set_memory_attributes: set,
+            },
+            handled: core::array::from_fn(|vector| handled.contains(&vector)),
+            ours: [false; 256],
+            keeps,
+        };
+        // SAFETY: the protocol is live, and no interrupt leads to its handlers.
+        let found = unsafe { only_handled((&raw mut firmware).cast()) };
+        let stays = firmware.ours.iter().filter(|ours| **ours).count();
+        assert_eq!(stays, usize::from(keeps));
+        found
+    }
+
+    #[test]
+    fn the_only_interrupt_that_is_handled_is_found() {
+        assert_eq!(found(&[32], false).unwrap(), Some(32));
+        assert_eq!(found(&[0x68, 3], false).unwrap(), Some(0x68));
+        assert_eq!(found(&[255], false).unwrap(), Some(255));
+    }
+
+    #[test]
+    fn of_several_or_of_none_nothing_is_told() {
+        assert_eq!(found(&[32, 64], false).unwrap(), None);
+        assert_eq!(found(&[], false).unwrap(), None);
+        // An exception of the processor's is no interrupt.
+        assert_eq!(found(&[14], false).unwrap(), None);
+    }
+
+    #[test]
+    fn the_search_ends_where_a_handler_stays() {
+        assert!(found(&[], true).is_err());
+    }
+}
