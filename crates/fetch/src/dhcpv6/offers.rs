@@ -66,3 +66,33 @@ impl Offers {
             })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dhcp_request::LeaseSource;
+
+    fn offer(server: u8, preference: u8) -> Offer {
+        Offer {
+            server: Vec::from([server]),
+            preference,
+            lease: Lease6::new(LeaseSource::Dhcp),
+        }
+    }
+
+    /// Whoever sends many, under one name or many, takes no more memory than this, and no other server's place.
+    #[test]
+    fn the_first_of_each_server_is_kept_and_of_many_servers_the_first() {
+        let mut offers = Offers::default();
+        offers.keep(offer(1, 5));
+        offers.keep(offer(1, 200));
+        assert_eq!(offers.kept.len(), 1);
+        for server in 2..=255 {
+            offers.keep(offer(server, 0));
+        }
+        assert_eq!(offers.kept.len(), MAX_OFFERS);
+        let best = offers.take_best().unwrap();
+        assert_eq!((best.server, best.preference), (Vec::from([1]), 5));
+        assert!(offers.is_empty());
+    }
+}
