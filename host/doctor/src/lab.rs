@@ -184,6 +184,23 @@ pub struct Trial<'a> {
     pub longest: Duration,
 }
 
+impl Trial<'_> {
+    /// Without a fault, over IPv4, and short.
+    #[must_use]
+    pub fn healthy(accelerator: Accelerator, longest: Duration) -> Self {
+        Self {
+            accelerator,
+            ip: IpVersion::V4,
+            faults: &[],
+            wireboot: None,
+            planted: None,
+            hardware: &hardware::PLAIN,
+            is_short: true,
+            longest,
+        }
+    }
+}
+
 /// Boots a machine, keeps its packets in the file `capture`, and examines them.
 ///
 /// # Errors

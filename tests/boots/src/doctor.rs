@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fatfs::{Dir, FileSystem, FsOptions};
 use regex::Regex;
 use wireboot_doctor::lab::{
-    Examination, Fault, Hardware, Trial, boot, examine_inside, examine_sampled, examine_until_esc,
+    Examination, Fault, Trial, boot, examine_inside, examine_sampled, examine_until_esc,
 };
 use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
@@ -60,14 +60,8 @@ const LONG_ENOUGH: Duration = Duration::from_secs(40);
 fn examined(lab: &Lab, faults: &[Fault], longest: Duration) -> Result<Report> {
     let capture = lab.scratch().join("doctor.pcap");
     let trial = Trial {
-        accelerator: accel::best(lab, false)?,
-        ip: IpVersion::V4,
         faults,
-        wireboot: None,
-        planted: None,
-        hardware: &Hardware::default(),
-        is_short: true,
-        longest,
+        ..Trial::healthy(accel::best(lab, false)?, longest)
     };
     let report = boot(lab, &trial, &capture)?;
     println!("{}", shown(&report));
@@ -136,14 +130,10 @@ fn inside_over(
 ) -> Result<Report> {
     let planted = planted_program()?;
     let trial = Trial {
-        accelerator: accel::best(lab, false)?,
         ip,
         faults,
-        wireboot: None,
         planted: Some(&planted),
-        hardware: &Hardware::default(),
-        is_short: true,
-        longest: LONGEST,
+        ..Trial::healthy(accel::best(lab, false)?, LONGEST)
     };
     let program = doctor_program()?;
     let examination = Examination {
@@ -161,16 +151,7 @@ fn inside_over(
 
 /// Who does not want to wait presses Esc: the test ends, the report comes, and the machine is as it was.
 pub(crate) fn ended_by_esc(lab: &Lab) -> Result<()> {
-    let trial = Trial {
-        accelerator: accel::best(lab, false)?,
-        ip: IpVersion::V4,
-        faults: &[],
-        wireboot: None,
-        planted: None,
-        hardware: &Hardware::default(),
-        is_short: true,
-        longest: LONGEST,
-    };
+    let trial = Trial::healthy(accel::best(lab, false)?, LONGEST);
     let examination = Examination {
         program: &doctor_program()?,
         words: "iperf3=10.77.0.1 time=120",
@@ -531,16 +512,7 @@ const FEWEST: usize = 1000;
 
 /// The images in which doctor.efi finds the processor are those in which QEMU sees it, as often.
 pub(crate) fn profile_as_qemu_sees_it(lab: &Lab) -> Result<()> {
-    let trial = Trial {
-        accelerator: accel::best(lab, false)?,
-        ip: IpVersion::V4,
-        faults: &[],
-        wireboot: None,
-        planted: None,
-        hardware: &Hardware::default(),
-        is_short: true,
-        longest: LONGEST,
-    };
+    let trial = Trial::healthy(accel::best(lab, false)?, LONGEST);
     let program = doctor_program()?;
     let examination = Examination {
         program: &program,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
-use wireboot_doctor::lab::{Examination, Hardware, Trial, examine_inside};
+use wireboot_doctor::lab::{Examination, Trial, examine_inside};
 use wireboot_experiments::ladder::{self, Kind, Ladder};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
@@ -55,16 +55,7 @@ const RUNGS: [&str; 7] = [
 
 /// A call of each of some services.
 pub(crate) fn of_services(lab: &Lab) -> Result<()> {
-    let trial = Trial {
-        accelerator: Accelerator::Tcg,
-        faults: &[],
-        ip: IpVersion::V4,
-        wireboot: None,
-        planted: None,
-        hardware: &Hardware::default(),
-        is_short: true,
-        longest: PATIENCE,
-    };
+    let trial = Trial::healthy(Accelerator::Tcg, PATIENCE);
     let program = doctor_program()?;
     let examination = Examination {
         program: &program,

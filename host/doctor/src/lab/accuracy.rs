@@ -26,7 +26,7 @@ use wireboot_report::network::{Network, Outcome, Transfer};
 use wireboot_report::sweep::By;
 use wireboot_report::throughput::{Direction, Throughput, rate};
 
-use super::{Examination, Hardware, IPERF3, Trial, examine_inside};
+use super::{Examination, IPERF3, Trial, examine_inside};
 use crate::{NOT_MEASURED, examine};
 
 /// Compare what doctor.efi measures inside a machine with what is seen outside it
@@ -145,16 +145,7 @@ struct Examiner<'a> {
 impl Examiner<'_> {
     /// What doctor.efi says with these words, and the machine's packets.
     fn examine(&self, words: &str) -> Result<(Report, Network)> {
-        let trial = Trial {
-            accelerator: self.accelerator,
-            ip: IpVersion::V4,
-            faults: &[],
-            wireboot: None,
-            planted: None,
-            hardware: &Hardware::default(),
-            is_short: true,
-            longest: LONGEST,
-        };
+        let trial = Trial::healthy(self.accelerator, LONGEST);
         let examination = Examination {
             program: &self.doctor,
             words,

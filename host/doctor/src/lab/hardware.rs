@@ -24,6 +24,14 @@ pub struct Hardware {
     pub mtu: Option<u16>,
 }
 
+/// The laboratory's own.
+pub(super) static PLAIN: Hardware = Hardware {
+    card: None,
+    rom: None,
+    firmware: None,
+    mtu: None,
+};
+
 impl Hardware {
     /// Changes what a machine is made of.
     ///
