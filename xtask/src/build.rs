@@ -124,7 +124,7 @@ fn host(dist: &Path) -> Result<()> {
     install(&built, &dist.join("wireboot"))
 }
 
-/// The commit of the checkout, with `+` where files differ from it; empty outside a checkout.
+/// The commit of the checkout, with `+` where files other than results differ from it; empty outside a checkout.
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = shell::command("git").args(arguments).output().ok()?;
@@ -134,7 +134,8 @@ fn commit() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return String::new();
     };
-    let is_changed = git(&["status", "--porcelain", "--untracked-files=no"])
+    let status = ["status", "--porcelain", "--untracked-files=no", "--"];
+    let is_changed = git(&[&status[..], &[".", ":!docs/results"]].concat())
         .is_none_or(|changes| !changes.is_empty());
     if is_changed { commit + "+" } else { commit }
 }

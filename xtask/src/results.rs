@@ -153,7 +153,7 @@ const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "doctor-201mb-ipv4",
         program: Program::Wireboot(
-            "lab bench --sizes 192 --only ovmf-tftp,wireboot-tftp --rounds 3",
+            "lab bench --sizes 192 --only ovmf-tftp,wireboot-tftp,ipxe-bios-tftp --rounds 3",
         ),
         files: &["json", "md"],
     },
@@ -165,14 +165,26 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "md"],
     },
     Measurement {
+        name: "doctor-window-50-ipv4",
+        program: Program::Wireboot("doctor lab sweep file=192-mib block=1456 window=50 rounds=3"),
+        files: &["json"],
+    },
+    Measurement {
+        name: "doctor-window-50-ipv6",
+        program: Program::Wireboot(
+            "doctor lab sweep file=192-mib block=1448 window=50 rounds=3 --ip 6",
+        ),
+        files: &["json"],
+    },
+    Measurement {
+        name: "doctor-time-per-packet",
+        program: Program::Wireboot("doctor lab trace --fault slow-time"),
+        files: &["json"],
+    },
+    Measurement {
         name: "doctor-iperf3",
         program: Program::Wireboot("lab throughput"),
         files: &["json", "md"],
-    },
-    Measurement {
-        name: "doctor-throughput",
-        program: Program::Wireboot("doctor lab ttcp=10.77.0.1"),
-        files: &["json"],
     },
     Measurement {
         name: "doctor-ttcp",
