@@ -13,13 +13,15 @@ pub const GROUPS: [&str; 2] = ["quick", "all"];
 pub const FLAGS: [&str; 3] = ["udp", "reverse", "bidir"];
 
 /// Words with a value behind `=`.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 22] = [
     "server",
     "runs",
     "options",
     "trace",
     "file",
     "rounds",
+    "block",
+    "window",
     "hz",
     "calls",
     "nv",

@@ -16,12 +16,6 @@ mod ttcp;
 
 use crate::error::Error;
 use crate::examination::Examination;
-use wireboot_platform::console::{self, Key};
-
-/// The Esc key was pressed. Other keys are forgotten.
-pub(crate) fn is_ended() -> bool {
-    core::iter::from_fn(console::key).any(|key| key == Key::Escape)
-}
 
 /// Something to examine.
 #[derive(Debug)]

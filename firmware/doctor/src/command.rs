@@ -168,6 +168,8 @@ mod tests {
         assert_eq!(given.trace, Trace::Count);
         assert_eq!(given.file.as_deref(), Some("a=b.efi"));
         assert_eq!((given.rounds, given.hertz), (20, 10));
+        let given = options("sweep block=65464 window=1").unwrap();
+        assert_eq!((given.block, given.window), (Some(65464), Some(1)));
         assert_eq!(names("trace=count trace"), ["trace"]);
         let given = options("cost calls=1000000 nv=16").unwrap();
         assert_eq!((given.calls, given.nonvolatile), (Some(1_000_000), 16));
@@ -188,6 +190,10 @@ mod tests {
             "file=",
             "rounds=0",
             "rounds=21",
+            "block=7",
+            "block=65465",
+            "window=0",
+            "window=65536",
             "rounds=x",
             "=",
             "ms=3",

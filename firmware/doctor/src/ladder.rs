@@ -19,6 +19,7 @@ mod phases;
 pub(crate) mod sender;
 mod stretch;
 mod table;
+mod tally;
 mod udp;
 mod upload;
 pub(crate) mod wire;

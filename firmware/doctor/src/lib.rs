@@ -14,6 +14,7 @@ mod checks;
 mod command;
 mod delivery;
 mod error;
+mod escape;
 mod examination;
 mod ladder;
 mod options;

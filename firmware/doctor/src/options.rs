@@ -30,6 +30,10 @@ pub(crate) struct Options {
     pub file: Option<String>,
     /// `rounds=N`: how often, each way.
     pub rounds: u32,
+    /// `block=N`: the sweep has blocks of so many bytes alone.
+    pub block: Option<u16>,
+    /// `window=N`: the sweep has windows of so many blocks alone.
+    pub window: Option<u16>,
     /// `hz=N`: how often a second the BSP is asked where it is.
     pub hertz: u32,
     /// `calls=N`: how often each service is called, at most.
@@ -62,6 +66,8 @@ impl Default for Options {
             trace: Trace::Time,
             file: None,
             rounds: 5,
+            block: None,
+            window: None,
             hertz: 1000,
             calls: None,
             nonvolatile: 0,
@@ -75,6 +81,10 @@ impl Default for Options {
 const RUNS: RangeInclusive<usize> = 1..=9;
 const BOOT_OPTIONS: RangeInclusive<usize> = 1..=32;
 const ROUNDS: RangeInclusive<u32> = 1..=20;
+/// RFC 2348.
+const BLOCK: RangeInclusive<u16> = 8..=65464;
+/// RFC 7440.
+const WINDOW: RangeInclusive<u16> = 1..=u16::MAX;
 const HERTZ: RangeInclusive<u32> = 10..=10_000;
 const CALLS: RangeInclusive<usize> = 1..=MOST_CALLS;
 /// Each wears out flash.
@@ -109,6 +119,8 @@ impl Options {
             ("file", "") => return Err(Error::options(word, "file=NAME")),
             ("file", name) => self.file = Some(name.into()),
             ("rounds", number) => self.rounds = in_range(word, number, ROUNDS)?,
+            ("block", number) => self.block = Some(in_range(word, number, BLOCK)?),
+            ("window", number) => self.window = Some(in_range(word, number, WINDOW)?),
             ("calls", number) => self.calls = Some(in_range(word, number, CALLS)?),
             ("nv", number) => self.nonvolatile = in_range(word, number, NONVOLATILE)?,
             ("plant", "uncached-memory") => self.plants_uncached = true,
@@ -135,7 +147,7 @@ fn in_range<T: FromStr + PartialOrd + Display>(
 
 pub(crate) fn known() -> String {
     format!(
-        "server=URL runs=N options=N trace=MODE file=NAME rounds=N hz=N calls=N nv=N plant=FAULT {}",
+        "server=URL runs=N options=N trace=MODE file=NAME rounds=N block=N window=N hz=N calls=N nv=N plant=FAULT {}",
         iperf3::KNOWN
     )
 }

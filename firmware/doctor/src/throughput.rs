@@ -1,7 +1,7 @@
 //! A test of throughput by wireboot's engine on this processor, and what the processor had to do for it.
 
-use crate::checks::is_ended;
 use crate::error::{Error, refused};
+use crate::escape::is_ended;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::ToString;

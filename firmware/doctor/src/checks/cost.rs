@@ -1,7 +1,8 @@
 //! What the firmware's services cost on this machine, how regularly its timer ticks, and what time is taken from it.
 
-use super::{is_ended, stock};
+use super::stock;
 use crate::error::Error;
+use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::options::Options;
 use alloc::format;

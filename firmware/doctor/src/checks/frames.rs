@@ -1,7 +1,8 @@
 //! What the card brings of frames that are sent as fast as they are taken, and what each layer of the firmware's network keeps of that.
 
-use super::{is_ended, stock};
+use super::stock;
 use crate::error::{Error, refused};
+use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::ladder::Sample;
 use crate::ladder::frame;

@@ -12,8 +12,8 @@
 mod ask;
 mod ask6;
 
-use super::is_ended;
 use crate::error::{Error, refused};
+use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::ladder::wire::{Driver, Wire};
 use alloc::format;

@@ -1,8 +1,8 @@
 //! Where the BSP is while the firmware fetches a file by TFTP: an AP asks it, so many times a second, or the firmware's timer notes it.
 
-use super::is_ended;
 use super::stock::{cost_of_looking, counted, first, median, named, quick_enough, seconds};
 use crate::error::{Error, refused};
+use crate::escape::is_ended;
 use crate::examination::Examination;
 use alloc::collections::BTreeMap;
 use alloc::format;

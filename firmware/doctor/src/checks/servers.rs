@@ -1,7 +1,7 @@
 //! `servers`: what the boot servers that the machine is told of grant, and what the paths to them carry, by wireboot's engine on the BSP.
 
-use super::is_ended;
 use crate::error::Error;
+use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::throughput::{configure, take, wait_for_router};
 use alloc::format;

@@ -3,15 +3,17 @@
 mod firmware;
 mod ours;
 
-use super::is_ended;
 use super::stock::{first_with, leases, named};
 use crate::error::{Error, refused};
+use crate::escape::is_ended;
 use crate::examination::Examination;
+use crate::options::Options;
 use crate::throughput;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::slice::from_ref;
 use wireboot_boot::card;
 use wireboot_boot::error::Error as BootError;
 use wireboot_fetch::Leases;
@@ -34,10 +36,11 @@ const FEW_WINDOWS: &[u16] = &[64, 16, 4, 1];
 /// No cell is begun so many microseconds after the first of a whole table, or of a small one.
 const TABLE: u64 = 100_000_000;
 const SMALL_TABLE: u64 = 6_000_000;
-/// How long the file may take to come, in microseconds.
+/// How long the file may take to come, in microseconds: where there are more sizes to try, and where there is one.
 const PATIENCE: u64 = 15_000_000;
+const PATIENCE_WITH_ONE: u64 = TABLE;
 /// Room for the file, in bytes.
-const ROOM: usize = 64 << 20;
+const ROOM: usize = 256 << 20;
 
 /// How the firmware boots over a version of IP.
 type Boot = fn(&Candidate) -> Result<NetworkBoot, wireboot_platform::Error>;
@@ -166,6 +169,9 @@ impl Table {
             false if ip == 6 => (FEW_BLOCKS6, FEW_WINDOWS, SMALL_TABLE),
             false => (FEW_BLOCKS, FEW_WINDOWS, SMALL_TABLE),
         };
+        let Options { block, window, .. } = &examination.options;
+        let blocks = block.as_ref().map_or(blocks, from_ref);
+        let windows = window.as_ref().map_or(windows, from_ref);
         let who = match by {
             By::Wireboot => "wireboot",
             _ => "the firmware",
@@ -184,6 +190,11 @@ impl Table {
     fn fill(mut self, transfers: &mut impl Transfers) -> Self {
         let end = self.clock.micros() + self.most;
         let all = self.cells.len();
+        let patience = if all == 1 {
+            PATIENCE_WITH_ONE
+        } else {
+            PATIENCE
+        };
         for round in 1..=self.rounds {
             for (cell, number) in self.cells.iter_mut().zip(1..) {
                 self.ended = is_ended();
@@ -198,7 +209,7 @@ impl Table {
                     runs: cell.runs + 1,
                     ..cell.clone()
                 };
-                transfers.transfer(&mut run, PATIENCE);
+                transfers.transfer(&mut run, patience);
                 keep_faster(cell, run);
             }
         }
@@ -247,10 +258,10 @@ fn keep_faster(cell: &mut Cell, run: Cell) {
     cell.runs = runs;
 }
 
-/// Each block size with each window; of wireboot's, with what it asks for by itself, and with one that varies, too.
+/// Each block size with each window; of wireboot's, with what it asks for by itself, and with one that varies, too, unless one window alone was asked for.
 fn cells(by: By, ip: u8, blocks: &[u16], windows: &[u16]) -> Vec<Cell> {
     let own: &[_] = match by {
-        By::Wireboot => &[(None, false), (None, true)],
+        By::Wireboot if windows.len() > 1 => &[(None, false), (None, true)],
         _ => &[],
     };
     let windows = windows.iter().map(|window| (Some(*window), false));
@@ -286,6 +297,9 @@ mod tests {
         };
         assert_eq!((own(false), own(true)), (2, 2));
         assert!(ours.iter().all(|cell| cell.ip == 6));
+        let one = cells(By::Wireboot, 4, &[1456], &[50]);
+        let sizes = one.iter().map(|cell| (cell.block_bytes, cell.window));
+        assert_eq!(sizes.collect::<Vec<_>>(), [(1456, Some(50))]);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 mod table;
 
-use super::is_ended;
 use super::stock::{cost_of_looking, counted, first, named, quick_enough, seconds};
 use crate::error::{Error, refused};
+use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::options::Trace as Mode;
 use alloc::format;

@@ -2,7 +2,7 @@
 //! meanwhile, a few questions for Ethernet addresses, counts at the sender, too.
 
 use super::frame::{self, Datagram};
-use super::frames::Tally;
+use super::tally::Tally;
 use super::upload::drive;
 use super::wire::Wire;
 use crate::error::Error;

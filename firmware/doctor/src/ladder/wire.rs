@@ -1,15 +1,12 @@
 //! What the rungs of frames are measured through: anything that sends and receives them.
 
-use super::frames::Tally;
+use super::tally::{Tally, Unit};
 use crate::error::{Error, refused};
 use wireboot_nic::{Nic, Offload, Receive, SendError, Transmit};
 use wireboot_platform::firmware_net::Mnp;
 
 /// Units that a driver of ours is asked for at once.
 const BURST: usize = 64;
-
-/// Received bytes: the parts of a unit, and the length of the datagrams that the device put together, if it did.
-pub(crate) type Unit<'a> = (&'a [&'a [u8]], Option<u16>);
 
 /// A way to the cable.
 pub(crate) trait Wire {

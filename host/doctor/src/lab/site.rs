@@ -348,8 +348,10 @@ fn is_stopped(process: Pid) -> io::Result<bool> {
 
 /// A short trial's initial RAM disk, in bytes.
 const SHORT: u64 = 1 << 20;
+/// A file of zeros that nobody boots, as large as what others have measured with, and its bytes.
+const LARGE: (&str, u64) = ("192-mib", 192 << 20);
 
-/// What the servers offer: shim, GRUB, and the installer.
+/// What the servers offer: shim, GRUB, the installer, and a large file.
 fn files(root: &Path, is_short: bool) -> Result<()> {
     let [kernel, initrd] = INSTALLER_FILES;
     let menu = format!(
@@ -362,6 +364,11 @@ fn files(root: &Path, is_short: bool) -> Result<()> {
         file.and_then(|file| file.set_len(SHORT))
             .context("cutting the initial RAM disk")?;
     }
+    let (name, bytes) = LARGE;
+    let large = fs::File::create(root.join(name));
+    large
+        .and_then(|file| file.set_len(bytes))
+        .context("making the large file")?;
     fs::write(root.join(END), "the end of the boot\n").context("writing the last file")
 }
 

@@ -25,7 +25,10 @@ impl<'s> Transfers<'s> {
         source: &'s Source,
     ) -> Result<Self, Error> {
         let mtftp = Mtftp::open(card, station);
-        let (memory, _) = memory::download_buffer(ROOM).map_err(refused("memory for the file"))?;
+        let memory = memory::download_buffer(ROOM);
+        // A small machine has no such piece.
+        let memory = memory.or_else(|_| memory::download_buffer(ROOM / 4));
+        let (memory, _) = memory.map_err(refused("memory for the file"))?;
         Ok(Self {
             mtftp: mtftp.map_err(refused("TFTP on this interface"))?,
             memory,
