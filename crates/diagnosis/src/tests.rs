@@ -12,7 +12,7 @@ use wireboot_report::network::{
 use wireboot_report::servers::{Echoes, Path};
 use wireboot_report::sweep::{By, Cell};
 use wireboot_report::{
-    Attempt, Checkpoints, DryBoot, Pcie, Phase, PhaseKind, Server, Surroundings,
+    Attempt, Checkpoints, DryBoot, Module, Pcie, Phase, PhaseKind, Server, Surroundings,
 };
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
@@ -908,6 +908,49 @@ fn checkpoints_are_told_as_the_parts_between_them() {
         "40.4 s from reset to the end of boot services: 7.0 firmware, 13.2 loading the boot loader, 1.0 loaders before it, 9.0 boot loader, \
          10.2 system, until boot services end. Found, too: boot options before the right one."
     );
+}
+
+#[test]
+fn disks_that_a_network_boot_does_not_need_are_told() {
+    let module = |name: &str, bind_s| Module {
+        name: name.into(),
+        load_s: 1.0,
+        bind_s,
+        ..Module::default()
+    };
+    let mut report = Report::new();
+    report.checkpoints = Some(Checkpoints {
+        exit_entry_s: Some(40.0),
+        option: Some("Boot0003 UEFI PXEv4 (MAC:525400770002)".into()),
+        modules: vec![
+            module("XhciDxe", 3.0),
+            module("UsbMassStorageDxe", 1.5),
+            module("NvmExpressDxe", 0.25),
+            module("Fat", 0.0),
+        ],
+        ..Checkpoints::default()
+    });
+    let findings = examine(&report);
+    let [one] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert_eq!(
+        (one.id.as_str(), one.expected_s),
+        ("connected-disks", Some(0.0))
+    );
+    close(one.seconds, 1.75);
+    assert_eq!(
+        one.evidence,
+        "before Boot0003 UEFI PXEv4 (MAC:525400770002) the firmware began to drive disks: UsbMassStorageDxe 1.5 s, NvmExpressDxe 250 ms"
+    );
+    // Who boots from a disk needs one, and some milliseconds are not worth a word.
+    let points = report.checkpoints.as_mut().unwrap();
+    points.option = Some("Boot0001 Disk".into());
+    assert_eq!(examine(&report), []);
+    let points = report.checkpoints.as_mut().unwrap();
+    points.option = Some("Boot0004 UEFI HTTPv6".into());
+    points.modules.iter_mut().for_each(|one| one.bind_s /= 20.0);
+    assert_eq!(examine(&report), []);
 }
 
 #[test]

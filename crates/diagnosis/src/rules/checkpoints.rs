@@ -69,3 +69,57 @@ fn tried(points: &Checkpoints) -> Option<Found> {
         expected_s: Some(0.0),
     })
 }
+
+/// EDK II's drivers of disks, and of what lies between them and files.
+const STORAGE: [&str; 15] = [
+    "AtaAtapiPassThruDxe",
+    "AtaBusDxe",
+    "DiskIoDxe",
+    "EmmcDxe",
+    "Fat",
+    "NvmExpressDxe",
+    "PartitionDxe",
+    "ScsiBus",
+    "ScsiDisk",
+    "SdDxe",
+    "SdMmcPciHcDxe",
+    "UfsPassThruDxe",
+    "UsbMassStorageDxe",
+    "VirtioBlkDxe",
+    "VirtioScsiDxe",
+];
+
+/// Before it booted from the network, the firmware began to drive disks, as its own table of modules tells.
+pub(super) fn connected_disks(report: &Report) -> Option<Found> {
+    let points = report.checkpoints.as_ref()?;
+    let option = points.option.as_deref()?;
+    if !["PXE", "HTTP", "IPv4", "IPv6", "Network"]
+        .iter()
+        .any(|word| option.contains(word))
+    {
+        return None;
+    }
+    let disks = || {
+        let modules = points.modules.iter();
+        modules.filter(|one| STORAGE.contains(&one.name.as_str()) && one.bind_s > 0.0)
+    };
+    let seconds: f64 = disks().map(|one| one.bind_s).sum();
+    if seconds < WORTH_S {
+        return None;
+    }
+    let each: Vec<String> = disks()
+        .map(|one| format!("{} {}", one.name, time(one.bind_s)))
+        .collect();
+    Some(Found {
+        label: "disks that this boot does not need".into(),
+        seconds,
+        evidence: format!(
+            "before {option} the firmware began to drive disks: {}",
+            listed(each.iter().map(String::as_str))
+        ),
+        advice: advice([
+            "have the firmware connect the device that it boots from, and no others: its setup calls that fast or minimal boot",
+        ]),
+        expected_s: Some(0.0),
+    })
+}
