@@ -7,6 +7,7 @@
 //!
 //! Nothing here has a clock, and nothing is rounded but to the next picosecond: what comes out is the same wherever it is computed.
 
+mod arrival;
 pub mod bus;
 pub mod host;
 mod latency;
@@ -19,6 +20,7 @@ mod throughput;
 mod time;
 pub mod traffic;
 
+pub use arrival::Arrival;
 pub use bus::Bus;
 pub use latency::Latencies;
 pub use line::Line;

@@ -1,16 +1,15 @@
-//! Echo sockets (RFC 792, RFC 4443): whether a host answers, how long that takes, and how long packets to it may be.
+//! Echo messages (RFC 792, RFC 4443), and what came for each socket.
 
 use crate::checksum;
-use crate::error::NetError;
 use crate::ipv6::header::ICMP;
 use crate::ipv6::icmp;
 use crate::output::headers_len;
 use crate::packet::{ETHERNET_HEADER, PROTOCOL_ICMP, Version, array, put};
 use crate::path_mtu;
 use crate::quote;
-use crate::stack::Stack;
 use alloc::collections::VecDeque;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 const REQUEST_V4: u8 = 8;
@@ -22,101 +21,56 @@ const HEADER: usize = 8;
 /// Replies that wait for a reader that is slow.
 const WAITING: usize = 256;
 
-/// A socket of one host's echo replies. Dropping it closes it.
-pub struct EchoSocket {
-    stack: Stack,
-    remote: IpAddr,
-    identifier: u16,
-}
-
-impl Stack {
-    /// A socket for echo requests to `remote`.
-    #[must_use]
-    pub fn echo(&self, remote: IpAddr) -> EchoSocket {
-        let identifier = self.random() as u16;
-        self.state().echoes.push(Binding {
-            remote,
-            identifier,
-            replies: VecDeque::new(),
-            too_big: None,
-        });
-        EchoSocket {
-            stack: self.clone(),
-            remote,
-            identifier,
-        }
-    }
-}
-
-impl EchoSocket {
-    /// Sends a request in an IP packet of `packet_bytes`, or of the shortest that holds one, which nobody on its way may cut.
-    ///
-    /// # Errors
-    /// [`NetError::Unreachable`] without an address or route, [`NetError::TooLong`] beyond the link's MTU, [`NetError::Full`] when too many packets wait.
-    pub fn send(&self, sequence: u16, packet_bytes: u16) -> Result<(), NetError> {
-        let header = headers_len(&self.remote) - ETHERNET_HEADER;
-        let len = usize::from(packet_bytes).saturating_sub(header).max(HEADER);
-        let mut message = vec![0; len];
-        let kind = match self.remote {
-            IpAddr::V4(_) => REQUEST_V4,
-            IpAddr::V6(_) => REQUEST_V6,
-        };
-        put(&mut message, 0, [kind, 0, 0, 0]);
-        put(&mut message, 4, self.identifier.to_be_bytes());
-        put(&mut message, 6, sequence.to_be_bytes());
-        let now = self.stack.now();
-        let mut state = self.stack.state();
-        state.interface.send_echo(self.remote, message, now)
-    }
-
-    /// The sequence number of the next reply that came whole: what came in fragments is forgotten. It came in this turn, which began before it did, or in an
-    /// earlier one.
-    #[must_use]
-    pub fn try_receive(&self) -> Option<u16> {
-        self.binding(|binding| binding.replies.pop_front())
-    }
-
-    /// How long a packet may be at most, by what somebody on the way has said last of a request (RFC 1191, RFC 8201).
-    #[must_use]
-    pub fn too_big(&self) -> Option<u16> {
-        self.binding(|binding| binding.too_big)
-    }
-
-    /// Forgets what [`Self::too_big`] tells.
-    pub fn forget_too_big(&self) {
-        self.binding(|binding| binding.too_big.take());
-    }
-
-    fn binding<T>(&self, with: impl FnOnce(&mut Binding) -> Option<T>) -> Option<T> {
-        let mut state = self.stack.state();
-        let (remote, identifier) = (self.remote, self.identifier);
-        with(find(&mut state.echoes, remote, identifier)?)
-    }
-}
-
-impl Drop for EchoSocket {
-    fn drop(&mut self) {
-        let is_this =
-            |one: &Binding| (one.remote, one.identifier) == (self.remote, self.identifier);
-        let mut state = self.stack.state();
-        if let Some(place) = state.echoes.iter().position(is_this) {
-            state.echoes.swap_remove(place);
-        }
-    }
-}
-
 /// An open socket.
 pub(crate) struct Binding {
     remote: IpAddr,
     identifier: u16,
     /// Their sequence numbers, which nobody has taken yet.
-    replies: VecDeque<u16>,
-    too_big: Option<u16>,
+    pub(crate) replies: VecDeque<u16>,
+    pub(crate) too_big: Option<u16>,
 }
 
-fn find(bindings: &mut [Binding], remote: IpAddr, identifier: u16) -> Option<&mut Binding> {
-    let is_this = |one: &&mut Binding| (one.remote, one.identifier) == (remote, identifier);
-    bindings.iter_mut().find(is_this)
+impl Binding {
+    pub(crate) fn new(remote: IpAddr, identifier: u16) -> Self {
+        Self {
+            remote,
+            identifier,
+            replies: VecDeque::new(),
+            too_big: None,
+        }
+    }
+
+    pub(crate) fn is(&self, remote: IpAddr, identifier: u16) -> bool {
+        (self.remote, self.identifier) == (remote, identifier)
+    }
+}
+
+pub(crate) fn find(
+    bindings: &mut [Binding],
+    remote: IpAddr,
+    identifier: u16,
+) -> Option<&mut Binding> {
+    bindings.iter_mut().find(|one| one.is(remote, identifier))
+}
+
+/// A request without its checksum, for an IP packet of `packet_bytes` or of the shortest that holds one.
+pub(crate) fn request(
+    remote: IpAddr,
+    identifier: u16,
+    sequence: u16,
+    packet_bytes: u16,
+) -> Vec<u8> {
+    let header = headers_len(&remote) - ETHERNET_HEADER;
+    let len = usize::from(packet_bytes).saturating_sub(header).max(HEADER);
+    let mut message = vec![0; len];
+    let kind = match remote {
+        IpAddr::V4(_) => REQUEST_V4,
+        IpAddr::V6(_) => REQUEST_V6,
+    };
+    put(&mut message, 0, [kind, 0, 0, 0]);
+    put(&mut message, 4, identifier.to_be_bytes());
+    put(&mut message, 6, sequence.to_be_bytes());
+    message
 }
 
 /// What a message says of a request that may be one of ours.

@@ -12,7 +12,7 @@ use crate::path_mtu::TooBig;
 use crate::stack::Stack;
 use crate::state::NetState;
 use crate::tap::Tap;
-use crate::tcp::mss;
+use crate::tcp::mss::mss;
 use crate::team::{Forwarded, Passed, Peer};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

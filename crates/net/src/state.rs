@@ -5,7 +5,7 @@ use crate::echo;
 use crate::interface::Interface;
 use crate::random::Random;
 use crate::tap::Tap;
-use crate::tcp::Flows;
+use crate::tcp::flows::Flows;
 use crate::team::{Peer, team};
 use alloc::vec::Vec;
 use wireboot_nic::{Properties, Steering};

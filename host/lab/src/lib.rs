@@ -33,6 +33,7 @@ mod qmp;
 pub mod sender;
 pub mod server;
 pub mod snapshot;
+mod start;
 pub mod station;
 pub mod statistics;
 pub mod timeline;

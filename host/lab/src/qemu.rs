@@ -12,12 +12,11 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::console::{Console, now};
+use crate::console::Console;
 use crate::ip::IpVersion;
 use crate::netns::Lab;
 use crate::patience::wait_until;
 use crate::qmp::Qmp;
-use crate::snapshot;
 use crate::variables::{self, Driver, HttpBoot6};
 
 /// How long QEMU may take to read a snapshot.
@@ -259,33 +258,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Builds the machine and switches it on; in tests, it begins with a snapshot of its firmware ([`snapshot::DIRECTORY`]). `name` names its files in the lab's scratch directory; `watch` sees the console live.
-    ///
-    /// # Errors
-    /// When QEMU does not start, with what it said.
-    pub fn start(
-        &self,
-        lab: &Lab,
-        name: &str,
-        watch: impl FnMut(&str) + Send + 'static,
-    ) -> Result<RunningMachine> {
-        let snapshot = snapshot::of(self, lab)?;
-        let mut running = self.build(lab, name, snapshot.as_deref(), watch)?;
-        if running.from_snapshot {
-            let read = running.wait_for_snapshot();
-            read.with_context(|| format!("reading a snapshot: {}", running.messages()))?;
-        }
-        running.power_on = now();
-        running.ask("cont", json!({}))?;
-        Ok(running)
-    }
-
-    /// Builds the machine, which stands still.
+    /// Builds the machine, which stands still; it goes on from the state that QEMU reads from `incoming`, if there is any.
     pub(crate) fn build(
         &self,
         lab: &Lab,
         name: &str,
-        snapshot: Option<&Path>,
+        incoming: Option<&str>,
         watch: impl FnMut(&str) + Send + 'static,
     ) -> Result<RunningMachine> {
         let socket = lab.scratch().join(format!("{name}.qmp"));
@@ -293,8 +271,8 @@ impl Machine {
         let messages = lab.scratch().join(format!("{name}.qemu.log"));
         let mut command = lab.command(&self.qemu);
         self.arguments(&mut command, lab, name, &socket)?;
-        if let Some(snapshot) = snapshot {
-            command.args(["-incoming", &snapshot::source(snapshot)]);
+        if let Some(incoming) = incoming {
+            command.args(["-incoming", incoming]);
             // QEMU would tell the network of the machine, in its name.
             command.args(["-global", "migration.announce-rounds=0"]);
         }
@@ -314,7 +292,7 @@ impl Machine {
             qmp: None,
             console,
             power_on: 0.0,
-            from_snapshot: snapshot.is_some(),
+            from_snapshot: incoming.is_some(),
             messages,
             trace_log: trace_log(lab, name),
         };
@@ -609,7 +587,7 @@ impl RunningMachine {
     }
 
     /// Waits until the snapshot that the machine begins with is read.
-    fn wait_for_snapshot(&mut self) -> Result<()> {
+    pub(crate) fn wait_for_snapshot(&mut self) -> Result<()> {
         wait_until(SNAPSHOT, "QEMU to read the snapshot", || {
             Ok(self.status("query-status")? != "inmigrate")
         })

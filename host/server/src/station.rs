@@ -26,6 +26,7 @@ mod held;
 mod ladder;
 mod payload;
 mod report;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -39,11 +40,12 @@ use wireboot_wire::dhcp::{CLIENT_PORT, SERVER_PORT};
 use wireboot_wire::dhcpv6::{self as wire6, duid};
 
 use self::discovery::Discovery;
-use self::downloads::{Downloads, FlowStep};
+use self::downloads::Downloads;
 use self::exchanges::Exchanges;
 use self::frame::{Arrived, Mac, Peer};
 use self::held::{Held, Made};
 use self::ladder::LadderSender;
+use self::step::FlowStep;
 use crate::dhcp::{Answers, Destination, Responder};
 use crate::dhcpv6::{self, range_of};
 use crate::directory::Directory;

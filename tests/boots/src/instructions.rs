@@ -26,6 +26,10 @@ const BOOTS: usize = 6;
 /// The part of a row by which it may differ.
 const TOLERANCE: f64 = 0.05;
 
+/// Frames that it takes to ask for frames, at most: for a token and for them, each behind a question for the sender's Ethernet address, and
+/// again where the host is busy. A transfer acknowledges more.
+const ASKED: u64 = 40;
+
 /// Services whose median call is compared. CreateEvent, AllocatePool and AllocatePages take more or less by how the firmware's memory lies, and text on
 /// the screen by where that is: they differ from boot to boot.
 const SERVICES: [&str; 7] = [
@@ -206,5 +210,53 @@ pub(crate) fn compare(name: &str, rows: BTreeMap<String, u64>) -> Result<()> {
         "{differences}Where that is meant, or compiler, firmware or QEMU are others: {RENEW}=1 writes {} anew (tests/README.md)",
         file.display()
     );
+    Ok(())
+}
+
+/// Over the firmware's driver each part of a frame's way takes the instructions that it has more than another: the same on any host.
+pub(crate) fn phases_of_a_frame(lab: &Lab) -> Result<()> {
+    let ladder = counted_ladder(lab, "phases=1")?;
+    println!("{}", ladder.text());
+    compare("firmware_driver", per_packet(&ladder))?;
+    // Of a frame: the driver's part, and the engine's while it has the frame.
+    let parts = |name: &str| {
+        let mut rungs = ladder.of(Kind::Receive);
+        let (phases, busy) = rungs
+            .find(|rung| rung.name == name)
+            .and_then(|rung| Some((rung.sample.phases?, rung.sample.busy)))
+            .with_context(|| format!("{name} has no phases:\n{}", ladder.text()))?;
+        ensure!(phases.turns > 0 && phases.frames >= phases.turns);
+        if phases.sent > ASKED {
+            let parts = phases.receive + phases.look + phases.take + phases.transmit;
+            ensure!(
+                phases.transmit > 0 && parts <= busy,
+                "{name}: {phases:?} of {busy}"
+            );
+        }
+        Ok((
+            phases.receive / phases.frames,
+            phases.take / phases.frames,
+            phases.sent,
+        ))
+    };
+    let (receive, thrown_away, sent) = parts("SNP")?;
+    let (_, copied, _) = parts("SNP, copied")?;
+    ensure!(
+        sent <= ASKED && receive > 0 && copied > thrown_away,
+        "{sent} frames sent, {receive} to receive one; {thrown_away} to throw one away, {copied} to copy it"
+    );
+    for name in ["wireboot TFTP over SNP", "wireboot HTTP over SNP"] {
+        let (same, checked, acknowledgements) = parts(name)?;
+        let (_, unchecked, _) = parts(&format!("{name}, unchecked"))?;
+        ensure!(acknowledgements > 0, "{name} sends nothing");
+        ensure!(
+            same.abs_diff(receive) < receive / 10,
+            "the driver takes {receive}, in {name} {same}"
+        );
+        ensure!(
+            checked > unchecked && unchecked > copied,
+            "{name}: {checked} with checksums, {unchecked} without, {copied} to copy"
+        );
+    }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use wireboot_experiments::ladder::{self, Kind, Ladder};
 use wireboot_lab::accel;
 use wireboot_lab::ip::IpVersion;
@@ -13,17 +13,12 @@ use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
 
 use crate::fixture::{doctor_program, wireboot};
-use crate::instructions;
 
 /// For all of it: much longer than it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Little is measured: how high a figure is depends on the host.
 pub(crate) const IN_SHORT: &str = "rounds=1 ms=100 file=8M.efi large=64M.efi";
-
-/// Frames that it takes to ask for frames, at most: for a token and for them, each behind a question for the sender's Ethernet address, and
-/// again where the host is busy. A transfer acknowledges more.
-const ASKED: u64 = 40;
 
 /// Each rung has a figure.
 pub(crate) fn every_rung_is_measured(lab: &Lab) -> Result<()> {
@@ -168,53 +163,5 @@ fn has_figure(ladder: &Ladder, kind: Kind, name: &str) -> Result<()> {
         kind.title(),
         ladder.text()
     );
-    Ok(())
-}
-
-/// Over the firmware's driver each part of a frame's way takes the instructions that it has more than another: the same on any host.
-pub(crate) fn phases_of_a_frame(lab: &Lab) -> Result<()> {
-    let ladder = instructions::counted_ladder(lab, "phases=1")?;
-    println!("{}", ladder.text());
-    instructions::compare("firmware_driver", instructions::per_packet(&ladder))?;
-    // Of a frame: the driver's part, and the engine's while it has the frame.
-    let parts = |name: &str| {
-        let mut rungs = ladder.of(Kind::Receive);
-        let (phases, busy) = rungs
-            .find(|rung| rung.name == name)
-            .and_then(|rung| Some((rung.sample.phases?, rung.sample.busy)))
-            .with_context(|| format!("{name} has no phases:\n{}", ladder.text()))?;
-        ensure!(phases.turns > 0 && phases.frames >= phases.turns);
-        if phases.sent > ASKED {
-            let parts = phases.receive + phases.look + phases.take + phases.transmit;
-            ensure!(
-                phases.transmit > 0 && parts <= busy,
-                "{name}: {phases:?} of {busy}"
-            );
-        }
-        Ok((
-            phases.receive / phases.frames,
-            phases.take / phases.frames,
-            phases.sent,
-        ))
-    };
-    let (receive, thrown_away, sent) = parts("SNP")?;
-    let (_, copied, _) = parts("SNP, copied")?;
-    ensure!(
-        sent <= ASKED && receive > 0 && copied > thrown_away,
-        "{sent} frames sent, {receive} to receive one; {thrown_away} to throw one away, {copied} to copy it"
-    );
-    for name in ["wireboot TFTP over SNP", "wireboot HTTP over SNP"] {
-        let (same, checked, acknowledgements) = parts(name)?;
-        let (_, unchecked, _) = parts(&format!("{name}, unchecked"))?;
-        ensure!(acknowledgements > 0, "{name} sends nothing");
-        ensure!(
-            same.abs_diff(receive) < receive / 10,
-            "the driver takes {receive}, in {name} {same}"
-        );
-        ensure!(
-            checked > unchecked && unchecked > copied,
-            "{name}: {checked} with checksums, {unchecked} without, {copied} to copy"
-        );
-    }
     Ok(())
 }

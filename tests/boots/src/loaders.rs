@@ -10,12 +10,14 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders::{self, FOLDER};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER6};
+use wireboot_lab::packages::Package;
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::server::Server;
 
 use crate::fixture::{Fixture, boot_program, expect, faulty_program, run};
-use crate::programs::{has_come, small_menu};
 use crate::system;
+
+pub(crate) const MEMTEST: &str = "memtest86+";
 
 /// Where Debian's package has iPXE's programs.
 const IPXE: &str = "/usr/lib/ipxe";
@@ -97,6 +99,22 @@ pub(crate) fn shim_and_grub_in(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(options.contains("windowsize"), "{file}: {options}");
     }
     Ok(())
+}
+
+/// What GRUB brings where it is to do so by its own TFTP, which takes a whole minute for a Linux: a small kernel, and data. It says so, and starts
+/// nothing.
+pub(crate) fn small_menu(fixture: &Fixture<'_>) -> Result<String> {
+    fs::copy(memtest()?, fixture.system.directory.join("memtest.efi"))?;
+    Ok("set timeout=0\nmenuentry x {\nif linux /memtest.efi; then if initrd /data.cpio; then echo all has come; fi; fi\nsleep 1000\n}\n".to_owned())
+}
+
+/// GRUB has brought it.
+pub(crate) fn has_come(machine: &mut RunningMachine) -> Result<()> {
+    expect(machine, "all has come").map(drop)
+}
+
+pub(crate) fn memtest() -> Result<PathBuf> {
+    Package::fetched(MEMTEST)?.file(&["boot/memtest86+x64.efi"])
 }
 
 /// GRUB's own requests reach the server.

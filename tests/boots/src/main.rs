@@ -485,7 +485,7 @@ const CASES: &[(&str, Case)] = &[
         "every_rung_is_measured_over_ipv6",
         ladder::every_rung_is_measured_over_ipv6,
     ),
-    ("instructions_by_phase", ladder::phases_of_a_frame),
+    ("instructions_by_phase", instructions::phases_of_a_frame),
     ("instructions_of_services", instructions::of_services),
     ("instructions_of_packets", instructions::of_packets),
     ("one_processor", processors::one_processor),

@@ -2,7 +2,6 @@
 //! image, a memory test; and shim and GRUB where the network is not kind.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -13,18 +12,17 @@ use wireboot_lab::loaders::FOLDER;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER};
 use wireboot_lab::packages::{self, Package};
-use wireboot_lab::qemu::{Firmware, RunningMachine};
+use wireboot_lab::qemu::Firmware;
 use wireboot_lab::variables;
 
 use crate::fixture::{Daemon, Fixture, PATIENCE, expect, run};
-use crate::loaders::{menu, prepare, prepare_by, start};
+use crate::loaders::{MEMTEST, has_come, memtest, menu, prepare, prepare_by, small_menu, start};
 use crate::processors::{CIRCLE, slow};
 use crate::{secure_boot, servers, system};
 
 /// Packages that are not installed: some would concern the loader of this computer.
 const XEN: &str = "xen-hypervisor-4.17-amd64";
 const STUB: &str = "systemd-boot-efi";
-const MEMTEST: &str = "memtest86+";
 
 /// Fetches the programs into the cache, unless they are there.
 pub(crate) fn fetch() -> Result<()> {
@@ -112,22 +110,6 @@ pub(crate) fn changed_shim_is_refused(lab: &Lab) -> Result<()> {
     let refused = r"wireboot: .*/bootnetx64\.efi: is refused by Secure Boot";
     fixture.fails(&mut machine, &[refused])?;
     fixture.goes_on(&mut machine)
-}
-
-/// What GRUB brings where it is to do so by its own TFTP, which takes a whole minute for a Linux: a small kernel, and data. It says so, and starts
-/// nothing.
-pub(crate) fn small_menu(fixture: &Fixture<'_>) -> Result<String> {
-    fs::copy(memtest()?, fixture.system.directory.join("memtest.efi"))?;
-    Ok("set timeout=0\nmenuentry x {\nif linux /memtest.efi; then if initrd /data.cpio; then echo all has come; fi; fi\nsleep 1000\n}\n".to_owned())
-}
-
-/// GRUB has brought it.
-pub(crate) fn has_come(machine: &mut RunningMachine) -> Result<()> {
-    expect(machine, "all has come").map(drop)
-}
-
-fn memtest() -> Result<PathBuf> {
-    Package::fetched(MEMTEST)?.file(&["boot/memtest86+x64.efi"])
 }
 
 /// All frames on the cable have the tag, and one only: GRUB's, too.

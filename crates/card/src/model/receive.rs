@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use super::arrival::Arrival;
 use super::latency::Latencies;
 use super::receive_offload::{Cost, ReceiveOffload};
 use super::throughput::Throughput;
@@ -21,35 +22,6 @@ pub struct ReceivingCard {
     pub limits: Limits<Picos>,
     /// Bytes of frames that it holds. A frame for which there is no room is dropped.
     pub memory: usize,
-}
-
-/// A frame that has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// When its last bit was there.
-    pub at: Picos,
-    /// Bytes of its payload.
-    pub payload: u32,
-    /// Those of them that the host wants.
-    pub data: u32,
-    /// Whose it is.
-    pub flow: u32,
-    /// The next higher one is that of the frame which continues it.
-    pub number: u64,
-}
-
-impl Arrival {
-    /// A frame of which all the payload counts.
-    #[must_use]
-    pub fn new(at: Picos, payload: u32) -> Self {
-        Self {
-            at,
-            payload,
-            data: payload,
-            flow: 0,
-            number: 0,
-        }
-    }
 }
 
 /// What became of the frames.

@@ -1,8 +1,8 @@
 //! Receive offloads: which frames a card hands over together, and what that costs on the bus and in the host.
 
+use super::arrival::Arrival;
 use super::bus::Bus;
 use super::on_bus;
-use super::receive::Arrival;
 use super::time::Picos;
 use crate::coalesce::Limits;
 

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
+use super::arrival::Arrival;
 use super::latency::Latencies;
 use super::line::{Cable, Fate};
-use super::receive::Arrival;
 use super::time::Picos;
 use super::{Bus, Line, on_bus};
 

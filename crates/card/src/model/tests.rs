@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::host::{Costs, Host, Notice};
 use super::line::{Cable, Fate};
-use super::receive::{Arrival, ReceivingCard, receive};
+use super::receive::{ReceivingCard, receive};
 use super::receive_offload::{Cost, FRAGMENTS};
 use super::send::{SendingCard, send};
 use super::traffic::{Frames, Mix, flows, stream};

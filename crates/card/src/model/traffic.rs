@@ -4,9 +4,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Line;
+use super::arrival::Arrival;
 use super::line::{Cable, Fate};
 use super::random::Random;
-use super::receive::Arrival;
 use super::receive_offload::{TCP_IP, fragment};
 use super::time::Picos;
 

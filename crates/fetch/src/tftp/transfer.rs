@@ -6,7 +6,6 @@ use core::net::{IpAddr, SocketAddr};
 use wireboot_net::{DatagramSink, Duration, Ends, Instant, Memory, Parts};
 use wireboot_wire::tftp::{DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, Packet};
 
-use super::window::Trial;
 use super::{FIRST_TIMEOUT, MAX_TIMEOUT};
 
 /// Shortest wait for the next packet of a running transfer: servers stall for tens of milliseconds.
@@ -65,6 +64,16 @@ pub(super) struct Transfer {
     pub(super) control: VecDeque<Vec<u8>>,
     /// Senders that are not our peer. The task answers them with an error.
     pub(super) strangers: VecDeque<SocketAddr>,
+}
+
+/// The first windows, where it is not known whether the receive buffers hold one.
+pub(super) struct Trial {
+    /// The last block of the trial.
+    pub(super) end: u64,
+    /// [`Transfer::retransmissions`] when the trial began.
+    pub(super) retransmissions: u64,
+    /// Blocks in a frame, of which the last ones may find no buffer. Long ones take their time on a slow line.
+    pub(super) short: bool,
 }
 
 impl DatagramSink for Transfer {

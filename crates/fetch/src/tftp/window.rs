@@ -2,7 +2,7 @@
 
 use wireboot_wire::tftp::{DEFAULT_BLOCK_SIZE, TransferOptions};
 
-use super::transfer::Transfer;
+use super::transfer::{Transfer, Trial};
 
 /// Largest window asked for, in blocks. Twice as many bring nothing more, and a burst must fit the buffers of the
 /// switches on the way.
@@ -39,16 +39,6 @@ pub(super) fn window_is_short(asked: &TransferOptions, granted: &TransferOptions
     let window = granted.window_size.unwrap_or(1);
     let more = |size| size > block * u64::from(window);
     asked.window_size == Some(window) && granted.transfer_size.is_none_or(more)
-}
-
-/// The first windows, where it is not known whether the receive buffers hold one.
-pub(super) struct Trial {
-    /// The last block of the trial.
-    pub(super) end: u64,
-    /// [`Transfer::retransmissions`] when the trial began.
-    pub(super) retransmissions: u64,
-    /// Blocks in a frame, of which the last ones may find no buffer. Long ones take their time on a slow line.
-    pub(super) short: bool,
 }
 
 impl Transfer {

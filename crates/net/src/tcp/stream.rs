@@ -1,6 +1,8 @@
 //! A connection as a task sees it.
 
-use super::{Flow, mss, window};
+use super::flows::Flow;
+use super::mss::mss;
+use super::window;
 use crate::error::NetError;
 use crate::memory::Region;
 use crate::packet::Ends;

@@ -5,7 +5,7 @@ use crate::ipv6::ndisc::NeighborSolicitation;
 use crate::ipv6::{multicast_mac, solicited_node};
 use crate::output::Path;
 use crate::packet::PROTOCOL_TCP;
-use crate::tcp::Flow;
+use crate::tcp::flows::Flow;
 use crate::tests::datagrams::icmp;
 use crate::tests::forged::{arp, frame6, here};
 use crate::tests::path_mtu::{router, too_big};

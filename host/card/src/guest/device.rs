@@ -8,7 +8,6 @@ use wireboot_card::feature;
 use wireboot_nic::MacAddress;
 
 use super::memory::MemfdPool;
-use super::registers::Register;
 use crate::vhost::{FrontEnd, FrontEndError, Offered, Request, RingEvent};
 
 /// One pair: what the driver receives from, what it sends by.
@@ -25,6 +24,17 @@ const NOT_PASSED: u64 = 1 << 3 | 1 << 17 | feature::MQ | 1 << 60 | 1 << 33 | 1 <
 const ACKNOWLEDGED: u8 = 8;
 const DRIVER_OK: u8 = 4;
 const LINK_UP: u8 = 1;
+
+/// What can be read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Register {
+    /// Of `struct virtio_pci_common_cfg`, by its place.
+    Common(usize),
+    /// Of `struct virtio_net_config`, by its place.
+    Device(usize),
+    /// A queue's doorbell.
+    Doorbell(usize),
+}
 
 /// A queue, as the driver has told.
 #[derive(Debug)]

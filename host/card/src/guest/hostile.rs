@@ -8,8 +8,7 @@ use anyhow::{Context, Result};
 use fastrand::Rng;
 use wireboot_card::GuestMemory;
 
-use super::device::QUEUES;
-use super::registers::Register;
+use super::device::{QUEUES, Register};
 use super::{Guest, Machine};
 use crate::memory::{Mapping, Place};
 

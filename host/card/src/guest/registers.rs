@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use wireboot_nic::platform::Registers;
 
-use super::device::{Device, QUEUES};
+use super::device::{Device, QUEUES, Register};
 
 /// The BAR with all registers.
 pub(super) const BAR: u8 = 4;
@@ -39,24 +39,12 @@ pub(super) fn config32(offset: u8) -> u32 {
     words.get(word).copied().unwrap_or(0)
 }
 
-/// What can be read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Register {
-    /// Of `struct virtio_pci_common_cfg`, by its place.
-    Common(usize),
-    /// Of `struct virtio_net_config`, by its place.
-    Device(usize),
-    /// A queue's doorbell.
-    Doorbell(usize),
-}
-
-impl Register {
-    fn at(offset: usize) -> Self {
-        match offset {
-            NOTIFY.. => Self::Doorbell((offset - NOTIFY) / DOORBELL),
-            DEVICE.. => Self::Device(offset - DEVICE),
-            _ => Self::Common(offset),
-        }
+/// What is at an offset of the BAR.
+fn register(offset: usize) -> Register {
+    match offset {
+        NOTIFY.. => Register::Doorbell((offset - NOTIFY) / DOORBELL),
+        DEVICE.. => Register::Device(offset - DEVICE),
+        _ => Register::Common(offset),
     }
 }
 
@@ -69,11 +57,11 @@ impl GuestBar {
     }
 
     fn read(&self, offset: usize, len: usize) -> u32 {
-        self.0.borrow_mut().read(Register::at(offset), len)
+        self.0.borrow_mut().read(register(offset), len)
     }
 
     fn write(&self, offset: usize, value: u32) {
-        self.0.borrow_mut().write(Register::at(offset), value);
+        self.0.borrow_mut().write(register(offset), value);
     }
 }
 

@@ -1,9 +1,10 @@
 //! The source's figures, and what the model makes of the same experiments.
 
 use wireboot_card::coalesce::{Coalescer, Limits};
+use wireboot_card::model::Arrival;
 use wireboot_card::model::bus::MEASURED;
 use wireboot_card::model::line::OVERHEAD;
-use wireboot_card::model::receive::{Arrival, receive};
+use wireboot_card::model::receive::receive;
 use wireboot_card::model::send::{SendingCard, send};
 use wireboot_card::model::traffic::stream;
 use wireboot_card::model::{Bus, LINK_HEADER, Line, Picos, Throughput, on_bus};

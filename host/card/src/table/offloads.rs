@@ -1,7 +1,8 @@
 //! The receive offloads side by side.
 
 use wireboot_card::coalesce::Limits;
-use wireboot_card::model::receive::{Arrival, Outcome, ReceivingCard, receive};
+use wireboot_card::model::Arrival;
+use wireboot_card::model::receive::{Outcome, ReceivingCard, receive};
 use wireboot_card::model::receive_offload::BUFFER;
 use wireboot_card::model::traffic::{Frames, Mix, flows};
 use wireboot_card::model::{Line, Picos, ReceiveOffload, Throughput};

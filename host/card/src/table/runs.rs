@@ -1,7 +1,8 @@
 //! What comes through bus and line, by formula and in runs of the model.
 
 use wireboot_card::coalesce::Limits;
-use wireboot_card::model::receive::{Arrival, ReceivingCard};
+use wireboot_card::model::Arrival;
+use wireboot_card::model::receive::ReceivingCard;
 use wireboot_card::model::{Bus, Line, Picos, ReceiveOffload, Throughput, on_bus};
 
 /// Bytes of a transfer at most.

@@ -34,7 +34,7 @@ use evaluate::Waited;
 use files::MIB;
 use instructions::Instructions;
 use report::{BenchReport, Case, FailedTrial, Failure, Figures, Latency};
-use stacks::{Stack, Start};
+use stacks::{Server, Stack, Start};
 use trial::{BenchTestbed, Measured};
 use wireboot_lab::accel;
 use wireboot_lab::guest;
@@ -341,7 +341,7 @@ impl Run<'_> {
 
     fn trial(&mut self, round: u32, index: usize, case: Case) {
         let measured = self.twice(round, index, Tried::Download(case), |testbed, stack| {
-            testbed.download(stack, case.bytes, !case.cold)
+            download(testbed, stack, case)
         });
         let (Some(measured), Some(stack)) = (measured, self.stacks.get(index)) else {
             return;
@@ -471,4 +471,15 @@ pub(crate) fn twice<T>(
         }
     }
     (None, failed)
+}
+
+/// Lets the stack download the file, from the server in our card or by a network's cable.
+fn download(testbed: &BenchTestbed<'_>, stack: &Stack, case: Case) -> Result<Measured> {
+    let warm = !case.cold;
+    if let Server::Card = stack.server {
+        let start = card::by_pxe(testbed);
+        return Ok(card::download(testbed, stack.protocol, case.bytes, warm, &[], start)?.0);
+    }
+    let downloaded = testbed.download_by_cable(stack, case.bytes, warm, |_| Ok(None))?;
+    Ok(downloaded.measured)
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::card;
 use super::evaluate::{FirstByte, Waited, Watch};
 use super::files;
 use super::linux;
@@ -68,24 +67,11 @@ pub(crate) const AFTERGLOW: Duration = Duration::from_millis(1500);
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 impl BenchTestbed<'_> {
-    /// Lets `stack` download the file of `bytes` bytes, into memory that the host has given the guest before (`warm`) or gives it
-    /// as the guest writes to it.
+    /// Lets `stack` download the file of `bytes` bytes from a server on the network's cable, into memory that the host has given the guest before (`warm`) or gives it
+    /// as the guest writes to it; `attach` may put a card of ours between.
     ///
     /// # Errors
     /// When the download does not come to its end, with what is known about why.
-    pub(super) fn download(&self, stack: &Stack, bytes: u64, warm: bool) -> Result<Measured> {
-        match stack.server {
-            Server::Card => {
-                let start = card::by_pxe(self);
-                Ok(card::download(self, stack.protocol, bytes, warm, &[], start)?.0)
-            }
-            _ => Ok(self
-                .download_by_cable(stack, bytes, warm, |_| Ok(None))?
-                .measured),
-        }
-    }
-
-    /// The same from a server on the network's cable; `attach` may put a card of ours between.
     pub(crate) fn download_by_cable(
         &self,
         stack: &Stack,

@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use super::KINDS;
 use super::guest::Guest;
-use super::trial::QUIET;
-use super::verdict::Verdict;
+use super::verdict::{QUIET, Verdict};
 use crate::bench::report::{FailedTrial, new_table};
 use wireboot_lab::host::Host;
 

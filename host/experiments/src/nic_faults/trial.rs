@@ -8,14 +8,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::guest::{Guest, GuestSetup};
 use super::report::Cell;
-use super::verdict::{Judge, Verdict};
+use super::verdict::{Judge, QUIET, Verdict};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Accelerator;
 
-/// A machine whose console shows nothing more for so long hangs. Firmware waits 60 s for an address.
-pub(super) const QUIET: Duration = Duration::from_secs(90);
-/// So does one that is not at its end by then.
+/// A machine that is not at its end by then hangs.
 const LONGEST: Duration = Duration::from_secs(300);
 /// How often the console is looked at.
 const LOOK: Duration = Duration::from_millis(100);

@@ -1,12 +1,16 @@
 //! What became of a boot, by what the console shows.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::Result;
 use regex::Regex;
 use serde::Serialize;
 
 use super::guest::Guest;
+
+/// A machine whose console shows nothing more for so long hangs. Firmware waits 60 s for an address.
+pub(super) const QUIET: Duration = Duration::from_secs(90);
 
 /// What became of a boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

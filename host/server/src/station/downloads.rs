@@ -13,6 +13,7 @@ use wireboot_wire::tftp::{
 use super::frame::{self, Partial, Peer};
 use super::held::{self, Held};
 use super::payload::{Part, Payload};
+use super::step::FlowStep;
 use super::{Cut, MTU, StationHost};
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
@@ -50,21 +51,6 @@ struct Download {
     parts: VecDeque<Part>,
     held: Option<Held>,
     began: Instant,
-}
-
-/// What a flow has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FlowStep {
-    /// Headers were written; this much payload follows.
-    Frame {
-        offset: u64,
-        len: usize,
-        cut: Option<Cut>,
-    },
-    /// Nothing before something comes, or this moment.
-    Nothing(Option<Instant>),
-    /// It is over.
-    Over,
 }
 
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use wireboot_tcp::{Connection, InitialSequence, Limits, Listen, Segment, State, listen};
 
-use super::downloads::FlowStep;
 use super::frame::{self, Partial, Peer};
 use super::held::{self, Held};
 use super::payload::{Part, Payload};
 use super::report::{ReportAnswer, ReportUpload};
+use super::step::FlowStep;
 use super::{Cut, Longest, MTU, StationHost};
 use crate::directory::Directory;
 use crate::http::{Body, Head, MAX_HEAD, Response, told, upload};

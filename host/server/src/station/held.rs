@@ -1,8 +1,8 @@
 //! Frames whose payload is not there yet.
 
 use super::Cut;
-use super::downloads::FlowStep;
 use super::frame::Partial;
+use super::step::FlowStep;
 
 /// A frame of a flow that is made, and waits for its payload.
 #[derive(Debug)]

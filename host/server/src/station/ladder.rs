@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 pub(super) use wireboot_wire::ladder::PORT;
 use wireboot_wire::ladder::{Answer, DATA_PORT, MAX_PAYLOAD, Request};
 
-use super::downloads::FlowStep;
 use super::frame::{self, LINK, Partial, Peer};
 use super::payload::{Part, Payload};
+use super::step::FlowStep;
 use super::{MTU, StationHost};
 
 /// Of every machine: there is one alone, to which all frames go, whatever address it names as its own.

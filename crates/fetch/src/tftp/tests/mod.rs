@@ -4,7 +4,7 @@ mod attacks;
 mod held;
 mod long;
 
-use super::window::Trial;
+use super::transfer::Trial;
 use super::*;
 use crate::destination::DestinationError;
 use crate::testing;
