@@ -99,9 +99,10 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
         clock: examination.clock,
     };
     let ip = if server.is_ipv6() { 6 } else { 4 };
+    // Its own receivers would be given a copy of each packet.
+    drop(boot);
     let filled = firmware::Transfers::open(&card, station, &source)
         .map(|mut transfers| Table::new(examination, By::Firmware, ip).fill(&mut transfers));
-    drop(boot);
     if let Some(cached) = &examination.origin.cached {
         // What the firmware's PXE told whoever we came from.
         let _ = cached.restore();
