@@ -2,6 +2,7 @@ use super::*;
 use crate::{html, text};
 use etherparse::PacketBuilder;
 use wireboot_capture::testing::capture;
+use wireboot_report::words;
 use wireboot_wire::dhcp::{Message, MessageType, option};
 
 /// A DHCP packet of the machine `last`, or of a server for it.
@@ -136,11 +137,23 @@ fn an_address_is_read_with_colons_and_dashes() {
     }
 }
 
-/// What a finding refers to is there.
+/// What a finding refers to is there, with its words in the verdict.
 #[test]
 fn each_rule_has_a_section_in_the_documents() {
     let document = include_str!("../../../../docs/doctor.md");
     for name in wireboot_diagnosis::names() {
-        assert!(document.contains(&format!("\n### {name}\n")), "{name}");
+        assert!(document.contains(&format!("\n### {name}\n\n*")), "{name}");
+    }
+}
+
+/// What doctor.efi can be told is there.
+#[test]
+fn each_check_and_each_word_is_in_the_documents() {
+    let document = include_str!("../../../../docs/doctor.md");
+    for check in words::CHECKS {
+        assert!(document.contains(&format!("`{check}`")), "{check}");
+    }
+    for key in words::KEYS {
+        assert!(document.contains(&format!("`{key}=")), "{key}");
     }
 }
