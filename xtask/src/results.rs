@@ -165,8 +165,20 @@ const MEASUREMENTS: &[Measurement] = &[
         files: &["json", "md"],
     },
     Measurement {
+        name: "doctor-window-4-ipv4",
+        program: Program::Wireboot("doctor lab sweep file=192-mib block=1456 window=4 rounds=3"),
+        files: &["json"],
+    },
+    Measurement {
         name: "doctor-window-50-ipv4",
         program: Program::Wireboot("doctor lab sweep file=192-mib block=1456 window=50 rounds=3"),
+        files: &["json"],
+    },
+    Measurement {
+        name: "doctor-window-4-ipv6",
+        program: Program::Wireboot(
+            "doctor lab sweep file=192-mib block=1448 window=4 rounds=3 --ip 6",
+        ),
         files: &["json"],
     },
     Measurement {

@@ -1,6 +1,6 @@
 //! A report of a network boot in, where its seconds went and what to change out, in words.
 //!
-//! [`examine`] applies all rules, [`verdict`] is the sentence above them. A rule says only what the report's figures show. Seconds lost are
+//! [`examine`] applies all rules (the feature `checkpoints` has those for what is left for the system), [`verdict`] is the sentence above them. A rule says only what the report's figures show. Seconds lost are
 //! those that the change would give back; where the report cannot tell how many are left then, [`Finding::expected_s`] is `None`.
 //!
 //! ```
@@ -60,7 +60,7 @@ pub fn is_network_driver(name: &str) -> bool {
     rules::is_network_driver(name)
 }
 
-/// The names of all rules.
+/// The names of all rules, as [`examine`] applies them.
 pub fn names() -> impl Iterator<Item = &'static str> {
     rules::ALL.iter().map(|rule| rule.id)
 }

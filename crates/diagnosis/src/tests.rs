@@ -11,9 +11,9 @@ use wireboot_report::network::{
 };
 use wireboot_report::servers::{Echoes, Path};
 use wireboot_report::sweep::{By, Cell};
-use wireboot_report::{
-    Attempt, Checkpoints, DryBoot, Module, Pcie, Phase, PhaseKind, Server, Surroundings,
-};
+#[cfg(feature = "checkpoints")]
+use wireboot_report::{Attempt, Checkpoints, Module};
+use wireboot_report::{DryBoot, Pcie, Phase, PhaseKind, Server, Surroundings};
 
 fn phase(kind: PhaseKind, start_s: f64, end_s: f64, what: &str) -> Phase {
     Phase {
@@ -758,6 +758,18 @@ fn what_the_sweep_has_measured_is_what_sizes_cost() {
     close(window.seconds, 10.0 * 4.0 / 8.0);
     let words = "1468 and windows of 1, 2.0 s in blocks of 1468 and windows of 64";
     assert!(window.evidence.ends_with(words), "{}", window.evidence);
+    // One size alone compares with nothing: what is known without it is told.
+    let all = report.sweep.split_off(1);
+    let estimated = |report: &Report, id| {
+        let one = found(report, id);
+        one.seconds > 0.5 && !one.evidence.contains("measured")
+    };
+    assert!(estimated(&report, "block-size") && estimated(&report, "window"));
+    // Blocks alone tell nothing of windows.
+    report.sweep.push(all[0].clone());
+    close(found(&report, "block-size").seconds, 10.0 * 2.0 / 8.0);
+    assert!(estimated(&report, "window"));
+    report.sweep.extend_from_slice(&all[1..]);
     // Nothing was measured in the transfer's sizes.
     report.network.transfers[0].window_blocks = 2;
     assert!(!found(&report, "window").evidence.contains("measured"));
@@ -877,6 +889,7 @@ fn fragments_slow_beginnings_slow_machines_and_small_tcp_windows_are_told() {
     assert!(!ids(&report).contains(&"http-window".to_string()));
 }
 
+#[cfg(feature = "checkpoints")]
 #[test]
 fn checkpoints_are_told_as_the_parts_between_them() {
     let mut report = Report::new();
@@ -910,18 +923,21 @@ fn checkpoints_are_told_as_the_parts_between_them() {
     );
 }
 
+#[cfg(feature = "checkpoints")]
 #[test]
 fn disks_that_a_network_boot_does_not_need_are_told() {
-    let module = |name: &str, bind_s| Module {
+    let module = |name: &str, bind_before_s| Module {
         name: name.into(),
         load_s: 1.0,
-        bind_s,
+        bind_s: bind_before_s + 5.0,
+        bind_before_s,
         ..Module::default()
     };
     let mut report = Report::new();
     report.checkpoints = Some(Checkpoints {
         exit_entry_s: Some(40.0),
-        option: Some("Boot0003 UEFI PXEv4 (MAC:525400770002)".into()),
+        option: Some("Boot0003 Onboard NIC".into()),
+        over_network: true,
         modules: vec![
             module("XhciDxe", 3.0),
             module("UsbMassStorageDxe", 1.5),
@@ -941,18 +957,20 @@ fn disks_that_a_network_boot_does_not_need_are_told() {
     close(one.seconds, 1.75);
     assert_eq!(
         one.evidence,
-        "before Boot0003 UEFI PXEv4 (MAC:525400770002) the firmware began to drive disks: UsbMassStorageDxe 1.5 s, NvmExpressDxe 250 ms"
+        "before Boot0003 Onboard NIC the firmware began to drive disks: UsbMassStorageDxe 1.5 s, NvmExpressDxe 250 ms"
     );
     // Who boots from a disk needs one, and some milliseconds are not worth a word.
     let points = report.checkpoints.as_mut().unwrap();
-    points.option = Some("Boot0001 Disk".into());
+    points.over_network = false;
     assert_eq!(examine(&report), []);
     let points = report.checkpoints.as_mut().unwrap();
-    points.option = Some("Boot0004 UEFI HTTPv6".into());
-    points.modules.iter_mut().for_each(|one| one.bind_s /= 20.0);
+    points.over_network = true;
+    let modules = points.modules.iter_mut();
+    modules.for_each(|one| one.bind_before_s /= 20.0);
     assert_eq!(examine(&report), []);
 }
 
+#[cfg(feature = "checkpoints")]
 #[test]
 fn options_in_vain_are_told_with_their_seconds() {
     let attempt = |option: &str, ready_s, start_s, back_s| Attempt {

@@ -25,8 +25,9 @@ const WAITING: usize = 256;
 pub(crate) struct Binding {
     remote: IpAddr,
     identifier: u16,
-    /// Their sequence numbers, which nobody has taken yet.
+    /// Sequence numbers of replies that nobody has taken yet.
     pub(crate) replies: VecDeque<u16>,
+    /// How long a packet may be, by what was said last.
     pub(crate) too_big: Option<u16>,
 }
 
@@ -40,7 +41,8 @@ impl Binding {
         }
     }
 
-    pub(crate) fn is(&self, remote: IpAddr, identifier: u16) -> bool {
+    /// Whether it is the socket of that host and identifier.
+    pub(crate) fn is_of(&self, remote: IpAddr, identifier: u16) -> bool {
         (self.remote, self.identifier) == (remote, identifier)
     }
 }
@@ -50,7 +52,9 @@ pub(crate) fn find(
     remote: IpAddr,
     identifier: u16,
 ) -> Option<&mut Binding> {
-    bindings.iter_mut().find(|one| one.is(remote, identifier))
+    bindings
+        .iter_mut()
+        .find(|one| one.is_of(remote, identifier))
 }
 
 /// A request without its checksum, for an IP packet of `packet_bytes` or of the shortest that holds one.

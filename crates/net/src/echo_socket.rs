@@ -65,10 +65,8 @@ impl EchoSocket {
 
 impl Drop for EchoSocket {
     fn drop(&mut self) {
-        let is_this = |one: &Binding| one.is(self.remote, self.identifier);
         let mut state = self.stack.state();
-        if let Some(place) = state.echoes.iter().position(is_this) {
-            state.echoes.swap_remove(place);
-        }
+        let (remote, identifier) = (self.remote, self.identifier);
+        state.echoes.retain(|one| !one.is_of(remote, identifier));
     }
 }

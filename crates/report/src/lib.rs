@@ -377,6 +377,9 @@ pub struct Checkpoints {
     /// The boot option that was used: its number and its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
+    /// By its device path, that option boots over the network.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub over_network: bool,
     /// Boot options that stand before it in the firmware's order.
     pub options_before: Vec<String>,
     /// The boot options that the firmware tried, in their order; the last is the one that was used. Empty where nobody recorded them.
@@ -403,6 +406,8 @@ pub struct Module {
     pub supported_s: f64,
     /// It began to drive devices.
     pub bind_s: f64,
+    /// Of that, before the last boot option's loader was to be loaded.
+    pub bind_before_s: f64,
     /// It ended that.
     pub unbind_s: f64,
 }

@@ -11,6 +11,7 @@ use wireboot_fpdt::{
     BasicBoot, attempts, basic_boot, boot_table_address, boot_table_length, module_events,
 };
 use wireboot_report::{Attempt, Checkpoints, Report};
+use wireboot_wire::load_option::{LoadOption, NetworkBoot};
 
 use crate::output::OutputArgs;
 use crate::{modules, status};
@@ -78,7 +79,10 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
         points.attempts = tried.map(|attempt| named(&variables, &attempt)).collect();
     }
     match table.as_deref().map(module_events) {
-        Ok(Ok(events)) => points.modules = modules::times(events),
+        Ok(Ok(events)) => {
+            let load_ns = points.load_image_s.map(|seconds| (seconds * 1e9) as u64);
+            points.modules = modules::times(events, load_ns);
+        }
         Ok(Err(error)) => points
             .missing
             .push(format!("the times of the firmware's modules: {error}")),
@@ -254,6 +258,9 @@ fn options(variables: &Path, points: &mut Checkpoints) -> Result<()> {
         .first()
         .context("BootCurrent is empty")?;
     points.option = Some(name(current));
+    let content = variable(variables, &format!("Boot{current:04X}"), GLOBAL).unwrap_or_default();
+    points.over_network =
+        LoadOption::parse(&content).is_some_and(|one| NetworkBoot::of(one.path).is_some());
     let order = numbers("BootOrder")?;
     if order.contains(&current) {
         let before = order.into_iter().take_while(|number| *number != current);

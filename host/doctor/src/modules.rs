@@ -21,8 +21,12 @@ pub(crate) const HEADS: [&str; 6] = [
 /// By module and activity, what has begun: when, and how much of it is counted already, in nanoseconds.
 type Open = BTreeMap<([u8; 16], Activity), Vec<(u64, u64)>>;
 
-/// What was done with each, out of beginnings and ends: the longest first. What lies in the same with the same module counts once.
-pub(crate) fn times<'a>(events: impl Iterator<Item = ModuleEvent<'a>>) -> Vec<Module> {
+/// What was done with each, out of beginnings and ends: the longest first. What lies in the same with the same module counts once. The boot option's loader was
+/// to be loaded at `load_ns`.
+pub(crate) fn times<'a>(
+    events: impl Iterator<Item = ModuleEvent<'a>>,
+    load_ns: Option<u64>,
+) -> Vec<Module> {
     let mut modules: BTreeMap<[u8; 16], Module> = BTreeMap::new();
     let mut open = Open::new();
     for event in events {
@@ -52,7 +56,11 @@ pub(crate) fn times<'a>(events: impl Iterator<Item = ModuleEvent<'a>>) -> Vec<Mo
             Activity::Start => &mut module.bind_s,
             Activity::Stop => &mut module.unbind_s,
         };
-        *sum += took.saturating_sub(counted) as f64 / 1e9;
+        let seconds = took.saturating_sub(counted) as f64 / 1e9;
+        *sum += seconds;
+        if event.activity == Activity::Start && load_ns.is_some_and(|load| event.at_ns <= load) {
+            module.bind_before_s += seconds;
+        }
     }
     let mut modules: Vec<_> = modules.into_values().collect();
     modules.sort_by(|one, other| other.total_s().total_cmp(&one.total_s()));
@@ -130,7 +138,7 @@ mod tests {
             event(snp, LoadImage, true, 820),
             event(snp, LoadImage, false, 830),
         ];
-        let modules = times(events.into_iter());
+        let modules = times(events.into_iter(), Some(500_000_000));
         let told: Vec<_> = modules
             .iter()
             .map(|one| {
@@ -151,6 +159,7 @@ mod tests {
             ]
         );
         assert_eq!(modules[1].unbind_s, 0.0);
+        assert_eq!(modules[0].bind_before_s, 0.1);
         let report = Report {
             checkpoints: Some(Checkpoints {
                 modules,
@@ -183,7 +192,7 @@ mod tests {
                 event(module, Activity::LoadImage, false, n.into()),
             ]
         });
-        let modules = times(events);
+        let modules = times(events, None);
         assert_eq!(modules.len(), MOST);
         assert_eq!(modules[0].load_s, 0.06);
         assert_eq!(modules[MOST - 1].load_s, 0.021);

@@ -1,4 +1,4 @@
-//! Virtual machines: what they are made of, how they start and end, and how to ask them things.
+//! Virtual machines: what they are made of, how they end, and how to ask them things.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -117,7 +117,7 @@ fn measure_packets(lab: &Lab, words: &[&str], least: &mut BTreeMap<String, u64>)
 }
 
 /// The ladder of a machine that counts instructions, in short, with more options.
-pub(crate) fn counted_ladder(lab: &Lab, more: &str) -> Result<Ladder> {
+fn counted_ladder(lab: &Lab, more: &str) -> Result<Ladder> {
     let network = Network::new(lab, NetworkOptions::default())?;
     let mut machine = Machine::new(Accelerator::Tcg);
     machine.counts_instructions = true;
@@ -129,7 +129,7 @@ pub(crate) fn counted_ladder(lab: &Lab, more: &str) -> Result<Ladder> {
 }
 
 /// For each packet of each rung of receiving full frames and files.
-pub(crate) fn per_packet(ladder: &Ladder) -> BTreeMap<String, u64> {
+fn per_packet(ladder: &Ladder) -> BTreeMap<String, u64> {
     let rungs = ladder.of(Kind::Receive);
     let rows = rungs.filter_map(|rung| {
         let sample = &rung.sample;
@@ -176,7 +176,7 @@ fn table(name: &str) -> Result<Vec<(String, u64)>> {
 }
 
 /// Compares with the table of a name, or writes that.
-pub(crate) fn compare(name: &str, rows: BTreeMap<String, u64>) -> Result<()> {
+fn compare(name: &str, rows: BTreeMap<String, u64>) -> Result<()> {
     let file = path(name);
     if env::var_os(RENEW).is_some() {
         let mut text = String::new();

@@ -17,6 +17,7 @@ use wireboot_lab::server::Server;
 use crate::fixture::{Fixture, boot_program, expect, faulty_program, run};
 use crate::system;
 
+/// The package of a small program that GRUB starts. It is not installed.
 pub(crate) const MEMTEST: &str = "memtest86+";
 
 /// Where Debian's package has iPXE's programs.
@@ -113,6 +114,7 @@ pub(crate) fn has_come(machine: &mut RunningMachine) -> Result<()> {
     expect(machine, "all has come").map(drop)
 }
 
+/// That program.
 pub(crate) fn memtest() -> Result<PathBuf> {
     Package::fetched(MEMTEST)?.file(&["boot/memtest86+x64.efi"])
 }

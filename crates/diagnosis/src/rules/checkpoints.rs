@@ -89,26 +89,20 @@ const STORAGE: [&str; 15] = [
     "VirtioScsiDxe",
 ];
 
-/// Before it booted from the network, the firmware began to drive disks, as its own table of modules tells.
+/// Before it chose to boot over the network, the firmware began to drive disks, as its own table of modules tells.
 pub(super) fn connected_disks(report: &Report) -> Option<Found> {
     let points = report.checkpoints.as_ref()?;
-    let option = points.option.as_deref()?;
-    if !["PXE", "HTTP", "IPv4", "IPv6", "Network"]
-        .iter()
-        .any(|word| option.contains(word))
-    {
-        return None;
-    }
+    let option = points.option.as_deref().filter(|_| points.over_network)?;
     let disks = || {
         let modules = points.modules.iter();
-        modules.filter(|one| STORAGE.contains(&one.name.as_str()) && one.bind_s > 0.0)
+        modules.filter(|one| STORAGE.contains(&one.name.as_str()) && one.bind_before_s > 0.0)
     };
-    let seconds: f64 = disks().map(|one| one.bind_s).sum();
+    let seconds: f64 = disks().map(|one| one.bind_before_s).sum();
     if seconds < WORTH_S {
         return None;
     }
     let each: Vec<String> = disks()
-        .map(|one| format!("{} {}", one.name, time(one.bind_s)))
+        .map(|one| format!("{} {}", one.name, time(one.bind_before_s)))
         .collect();
     Some(Found {
         label: "disks that this boot does not need".into(),

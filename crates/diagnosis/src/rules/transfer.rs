@@ -78,6 +78,8 @@ struct Measured<'a> {
     filled: &'a Cell,
     /// In those and the best windows.
     best: &'a Cell,
+    /// Larger windows of those blocks were measured.
+    has_windows: bool,
 }
 
 impl<'a> Measured<'a> {
@@ -100,8 +102,25 @@ impl<'a> Measured<'a> {
             }
             false => own,
         };
-        let best = sweep::best(cells.filter(|cell| sizes(cell).0 == sizes(filled).0))?;
-        Some(Self { own, filled, best })
+        let mut windows = cells.filter(|cell| sizes(cell).0 == sizes(filled).0);
+        let best = sweep::best(windows.clone())?;
+        Some(Self {
+            own,
+            filled,
+            best,
+            has_windows: windows.any(|cell| sizes(cell).1 > window),
+        })
+    }
+
+    /// For what windows cost: `None` where no larger ones were measured.
+    fn of_windows(boot: &Boot<'a>, one: &Transfer) -> Option<Self> {
+        Self::of(boot, one).filter(|measured| measured.has_windows)
+    }
+
+    /// For what blocks cost: `None` where no others were measured.
+    fn of_blocks(boot: &Boot<'a>, one: &Transfer) -> Option<Self> {
+        let block = |cell: &Cell| cell.granted_block_bytes;
+        Self::of(boot, one).filter(|measured| block(measured.filled) != block(measured.own))
     }
 
     /// Of a transfer's seconds, those that it takes longer in one cell than in another.
@@ -151,7 +170,7 @@ pub(super) fn window(boot: &Boot<'_>) -> Option<Found> {
     let waits: f64 = found.iter().map(|one| turns_s(one)).sum();
     let left_s = |one: &Transfer| turns_s(one) * (1.0 - by_block(one));
     let left: f64 = found.iter().map(|one| left_s(one)).sum();
-    let lost_s = |one: &Transfer| match Measured::of(boot, one) {
+    let lost_s = |one: &Transfer| match Measured::of_windows(boot, one) {
         Some(measured) => measured.between(one, measured.filled, measured.best),
         None => left_s(one) * share(one),
     };
@@ -164,7 +183,7 @@ pub(super) fn window(boot: &Boot<'_>) -> Option<Found> {
         .iter()
         .filter(|one| lost >= WORTH_S || refused(one))
         .max_by(|one, other| turns_s(one).total_cmp(&turns_s(other)))?;
-    let measured = Measured::of(boot, worst);
+    let measured = Measured::of_windows(boot, worst);
     let measured = measured.map_or_else(String::new, |measured| {
         measured.words(measured.filled, measured.best)
     });
@@ -218,13 +237,13 @@ pub(super) fn block_size(boot: &Boot<'_>) -> Option<Found> {
         .collect();
     let waits = |one: &Transfer| turning_s(one) + one.client_wait_s;
     let all: f64 = found.iter().map(|one| waits(one)).sum();
-    let lost_s = |one: &Transfer| match Measured::of(boot, one) {
+    let lost_s = |one: &Transfer| match Measured::of_blocks(boot, one) {
         Some(measured) => measured.between(one, measured.own, measured.filled),
         None => waits(one) * by_block(one),
     };
     let lost: f64 = found.iter().map(|one| lost_s(one)).sum();
     let worst = found.iter().max_by_key(|one| one.bytes)?;
-    let measured = Measured::of(boot, worst);
+    let measured = Measured::of_blocks(boot, worst);
     let measured = measured.map_or_else(String::new, |measured| {
         measured.words(measured.own, measured.filled)
     });

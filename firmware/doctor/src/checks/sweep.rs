@@ -36,11 +36,11 @@ const FEW_WINDOWS: &[u16] = &[64, 16, 4, 1];
 /// No cell is begun so many microseconds after the first of a whole table, or of a small one.
 const TABLE: u64 = 100_000_000;
 const SMALL_TABLE: u64 = 6_000_000;
-/// How long the file may take to come, in microseconds: where there are more sizes to try, and where there is one.
+/// How long the file may take to come, in microseconds.
 const PATIENCE: u64 = 15_000_000;
-const PATIENCE_WITH_ONE: u64 = TABLE;
-/// Room for the file, in bytes.
+/// Room for a file that was named, and for the boot file, in bytes.
 const ROOM: usize = 256 << 20;
+const BOOT_FILE_ROOM: usize = 64 << 20;
 
 /// How the firmware boots over a version of IP.
 type Boot = fn(&Candidate) -> Result<NetworkBoot, wireboot_platform::Error>;
@@ -94,6 +94,10 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
     };
     let source = Source {
         server,
+        room: match examination.options.file {
+            Some(_) => ROOM,
+            None => BOOT_FILE_ROOM,
+        },
         file: examination.options.file.clone().unwrap_or(file),
         leases,
         clock: examination.clock,
@@ -139,6 +143,8 @@ fn keep(examination: &mut Examination<'_>, filled: Result<Table, Error>) -> Opti
 struct Source {
     server: IpAddr,
     file: String,
+    /// For the file, in bytes.
+    room: usize,
     /// Of the server's version of IP.
     leases: Leases,
     clock: Clock,
@@ -164,23 +170,15 @@ struct Table {
 
 impl Table {
     fn new(examination: &Examination<'_>, by: By, ip: u8) -> Self {
-        let thorough = examination.options.thorough;
-        let (blocks, windows, most) = match thorough {
-            true => (BLOCKS, WINDOWS, TABLE),
-            false if ip == 6 => (FEW_BLOCKS6, FEW_WINDOWS, SMALL_TABLE),
-            false => (FEW_BLOCKS, FEW_WINDOWS, SMALL_TABLE),
-        };
-        let Options { block, window, .. } = &examination.options;
-        let blocks = block.as_ref().map_or(blocks, from_ref);
-        let windows = window.as_ref().map_or(windows, from_ref);
+        let options = examination.options;
         let who = match by {
             By::Wireboot => "wireboot",
             _ => "the firmware",
         };
         Self {
-            cells: cells(by, ip, blocks, windows),
-            rounds: examination.options.rounds,
-            most,
+            cells: cells(by, ip, options),
+            rounds: options.rounds,
+            most: if options.thorough { TABLE } else { SMALL_TABLE },
             clock: examination.clock,
             name: format!("{who} over IPv{ip}"),
             ended: false,
@@ -191,15 +189,11 @@ impl Table {
     fn fill(mut self, transfers: &mut impl Transfers) -> Self {
         let end = self.clock.micros() + self.most;
         let all = self.cells.len();
-        let patience = if all == 1 {
-            PATIENCE_WITH_ONE
-        } else {
-            PATIENCE
-        };
         for round in 1..=self.rounds {
             for (cell, number) in self.cells.iter_mut().zip(1..) {
                 self.ended = is_ended();
-                if self.ended || self.clock.micros() >= end {
+                let left = end.saturating_sub(self.clock.micros());
+                if self.ended || left == 0 {
                     return self;
                 }
                 if cell.failure.is_some() {
@@ -210,7 +204,7 @@ impl Table {
                     runs: cell.runs + 1,
                     ..cell.clone()
                 };
-                transfers.transfer(&mut run, patience);
+                transfers.transfer(&mut run, patience(all, left));
                 keep_faster(cell, run);
             }
         }
@@ -259,10 +253,33 @@ fn keep_faster(cell: &mut Cell, run: Cell) {
     cell.runs = runs;
 }
 
+/// How long a file may take where so many sizes are tried, with so many microseconds left: one size alone has all of them.
+fn patience(sizes: usize, left: u64) -> u64 {
+    if sizes == 1 {
+        left.max(PATIENCE)
+    } else {
+        PATIENCE
+    }
+}
+
+/// The blocks and windows that are tried.
+fn sizes(options: &Options, ip: u8) -> (&[u16], &[u16]) {
+    let (blocks, windows) = match options.thorough {
+        true => (BLOCKS, WINDOWS),
+        false if ip == 6 => (FEW_BLOCKS6, FEW_WINDOWS),
+        false => (FEW_BLOCKS, FEW_WINDOWS),
+    };
+    (
+        options.block.as_ref().map_or(blocks, from_ref),
+        options.window.as_ref().map_or(windows, from_ref),
+    )
+}
+
 /// Each block size with each window; of wireboot's, with what it asks for by itself, and with one that varies, too, unless one window alone was asked for.
-fn cells(by: By, ip: u8, blocks: &[u16], windows: &[u16]) -> Vec<Cell> {
+fn cells(by: By, ip: u8, options: &Options) -> Vec<Cell> {
+    let (blocks, windows) = sizes(options, ip);
     let own: &[_] = match by {
-        By::Wireboot if windows.len() > 1 => &[(None, false), (None, true)],
+        By::Wireboot if options.window.is_none() => &[(None, false), (None, true)],
         _ => &[],
     };
     let windows = windows.iter().map(|window| (Some(*window), false));
@@ -287,20 +304,38 @@ mod tests {
 
     #[test]
     fn wireboots_own_window_is_a_cell_of_each_block() {
-        let firmware = cells(By::Firmware, 4, BLOCKS, WINDOWS);
+        let mut options = Options {
+            thorough: true,
+            ..Options::default()
+        };
+        let firmware = cells(By::Firmware, 4, &options);
         assert_eq!(firmware.len(), 7 * 7);
         assert!(firmware.iter().all(|cell| cell.window.is_some()));
-        let ours = cells(By::Wireboot, 6, FEW_BLOCKS, FEW_WINDOWS);
+        options.thorough = false;
+        let ours = cells(By::Wireboot, 6, &options);
         assert_eq!(ours.len(), 2 * 6);
-        let own = |varying| {
+        let own = |cells: &[Cell], varying| {
             let own = |cell: &&Cell| cell.window.is_none() && cell.varying == varying;
-            ours.iter().filter(own).count()
+            cells.iter().filter(own).count()
         };
-        assert_eq!((own(false), own(true)), (2, 2));
+        assert_eq!((own(&ours, false), own(&ours, true)), (2, 2));
         assert!(ours.iter().all(|cell| cell.ip == 6));
-        let one = cells(By::Wireboot, 4, &[1456], &[50]);
+        // One block still has them, one window not.
+        options.block = Some(1456);
+        let ours = cells(By::Wireboot, 4, &options);
+        assert_eq!((own(&ours, false), own(&ours, true)), (1, 1));
+        assert!(ours.iter().all(|cell| cell.block_bytes == 1456));
+        options.window = Some(50);
+        let one = cells(By::Wireboot, 4, &options);
         let sizes = one.iter().map(|cell| (cell.block_bytes, cell.window));
         assert_eq!(sizes.collect::<Vec<_>>(), [(1456, Some(50))]);
+    }
+
+    #[test]
+    fn one_size_alone_has_all_the_time_that_is_left() {
+        assert_eq!(patience(1, 60_000_000), 60_000_000);
+        assert_eq!(patience(1, 1), PATIENCE);
+        assert_eq!(patience(2, 60_000_000), PATIENCE);
     }
 
     #[test]

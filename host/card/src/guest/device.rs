@@ -25,7 +25,7 @@ const ACKNOWLEDGED: u8 = 8;
 const DRIVER_OK: u8 = 4;
 const LINK_UP: u8 = 1;
 
-/// What can be read and written.
+/// What a driver can read and write; `registers` says at which offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Register {
     /// Of `struct virtio_pci_common_cfg`, by its place.

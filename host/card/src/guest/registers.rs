@@ -40,7 +40,7 @@ pub(super) fn config32(offset: u8) -> u32 {
 }
 
 /// What is at an offset of the BAR.
-fn register(offset: usize) -> Register {
+fn register_at(offset: usize) -> Register {
     match offset {
         NOTIFY.. => Register::Doorbell((offset - NOTIFY) / DOORBELL),
         DEVICE.. => Register::Device(offset - DEVICE),
@@ -57,11 +57,11 @@ impl GuestBar {
     }
 
     fn read(&self, offset: usize, len: usize) -> u32 {
-        self.0.borrow_mut().read(register(offset), len)
+        self.0.borrow_mut().read(register_at(offset), len)
     }
 
     fn write(&self, offset: usize, value: u32) {
-        self.0.borrow_mut().write(register(offset), value);
+        self.0.borrow_mut().write(register_at(offset), value);
     }
 }
 

@@ -20,10 +20,18 @@ impl Tree {
         self.variable(name, GLOBAL, &bytes);
     }
 
+    /// A boot option that leads nowhere, or over the network.
     fn option(&self, number: u16, name: &str) {
-        let mut bytes = vec![1, 0, 0, 0, 4, 0];
+        let mut path = Vec::new();
+        if name.contains("PXE") {
+            // An Ethernet address, and IPv4 behind it (UEFI 2.10, section 10.3.4).
+            path.extend([3, 11, 37, 0].iter().chain(&[0; 33]));
+            path.extend([3, 12, 27, 0].iter().chain(&[0; 23]));
+        }
+        path.extend([0x7f, 0xff, 4, 0]);
+        let mut bytes = vec![1, 0, 0, 0, path.len() as u8, 0];
         bytes.extend(name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
-        bytes.extend([0x7f, 0xff, 4, 0]);
+        bytes.extend(path);
         self.variable(&format!("Boot{number:04X}"), GLOBAL, &bytes);
     }
 
@@ -98,6 +106,7 @@ fn times_of_firmware_and_loader_and_the_order_are_found() {
         (Some(40.363), Some(40.365))
     );
     assert_eq!(points.option.as_deref(), Some("Boot0003 UEFI PXEv4"));
+    assert!(points.over_network);
     assert_eq!(
         points.options_before,
         ["Boot0001 UEFI PXEv6", "Boot001A Disk"]
@@ -105,6 +114,9 @@ fn times_of_firmware_and_loader_and_the_order_are_found() {
     assert_eq!(points.missing, Vec::<String>::new());
     let ids: Vec<_> = report.findings.iter().map(|one| one.id.as_str()).collect();
     assert_eq!(ids, ["boot-menu", "options-before"]);
+    tree.words("BootCurrent", &[0x1a]);
+    let from_disk = tree.examine().unwrap().checkpoints.unwrap();
+    assert!(!from_disk.over_network);
     let shown = crate::text::shown(&report).replace('\n', " ");
     assert!(shown.starts_with("40.4 s from reset to the end of boot services: 7.0 firmware, 13.2 loading the boot loader,"), "{shown}");
 }

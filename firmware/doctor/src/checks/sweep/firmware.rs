@@ -1,6 +1,6 @@
 //! By the firmware's TFTP.
 
-use super::{ROOM, Source};
+use super::{BOOT_FILE_ROOM, Source};
 use crate::error::{Error, refused};
 use alloc::format;
 use alloc::string::String;
@@ -25,9 +25,9 @@ impl<'s> Transfers<'s> {
         source: &'s Source,
     ) -> Result<Self, Error> {
         let mtftp = Mtftp::open(card, station);
-        let memory = memory::download_buffer(ROOM);
+        let memory = memory::download_buffer(source.room);
         // A small machine has no such piece.
-        let memory = memory.or_else(|_| memory::download_buffer(ROOM / 4));
+        let memory = memory.or_else(|_| memory::download_buffer(BOOT_FILE_ROOM));
         let (memory, _) = memory.map_err(refused("memory for the file"))?;
         Ok(Self {
             mtftp: mtftp.map_err(refused("TFTP on this interface"))?,

@@ -1,6 +1,6 @@
 //! By wireboot's engine.
 
-use super::{ROOM, Source};
+use super::Source;
 use crate::throughput::{configure, wait_for_router};
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -54,11 +54,20 @@ impl super::Transfers for Transfers<'_> {
         let ended = Rc::new(cell::Cell::new(None));
         let (stack, out) = (self.engine.stack(), ended.clone());
         let (server, file) = (self.source.server, self.source.file.clone());
+        let room = Room(self.source.room);
         self.engine.spawn(async move {
             wait_for_router(&stack, server).await;
             let begin = stack.now();
             let most = Duration::from_micros(most);
-            let ended = fetch(&stack, SocketAddr::new(server, PORT), &file, sizes, most).await;
+            let ended = fetch(
+                &stack,
+                SocketAddr::new(server, PORT),
+                &file,
+                sizes,
+                most,
+                room,
+            )
+            .await;
             out.set(Some((ended, (stack.now() - begin).total_micros())));
         });
         loop {
@@ -80,9 +89,9 @@ async fn fetch(
     file: &str,
     sizes: Sizes,
     most: Duration,
+    mut room: Room,
 ) -> Ended {
     let mut servers = Vec::from([server]);
-    let mut room = Room;
     let limits = Limits::default();
     let transfer = tftp::get(stack, &mut servers, file, 1, sizes, limits, &mut room);
     stack.timeout(most, transfer).await
@@ -104,8 +113,8 @@ fn tell(cell: &mut Cell, ended: Ended, micros: u64) {
     }
 }
 
-/// Memory of this processor's for the file.
-struct Room;
+/// Memory of this processor's for a file of so many bytes at most.
+struct Room(usize);
 
 impl Destination for Room {
     async fn memory(
@@ -114,7 +123,7 @@ impl Destination for Room {
         previous: Option<(Memory, u64)>,
     ) -> Result<Memory, DestinationError> {
         let none = DestinationError::NoMemory { bytes };
-        let size = usize::try_from(bytes).ok().filter(|size| *size <= ROOM);
+        let size = usize::try_from(bytes).ok().filter(|size| *size <= self.0);
         let (buffer, _) = memory::download_buffer(size.ok_or(none)?).map_err(|_| none)?;
         let mut memory = Memory::new(buffer);
         if let Some((before, received)) = previous {
