@@ -107,8 +107,6 @@ const LINK: u64 = 5_000_000;
 /// When the options are not understood, or there is no card, address or sender.
 pub(crate) fn run(text: &str, origin: &Origin, clock: Clock) -> Result<(), Error> {
     let options = Options::parse(text)?;
-    #[cfg(feature = "faults")]
-    faults::plant(text);
     let mut bench = Bench::open(&options, origin, clock)?;
     for round in 1..=options.rounds {
         log::info!("round {round} of {}", options.rounds);

@@ -27,6 +27,8 @@ use command::Command;
 use error::Error;
 use examination::Examination;
 use wireboot_boot::origin::Origin;
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::image::{self, LoadedSelf};
 use wireboot_platform::{Clock, Status};
 
@@ -49,7 +51,10 @@ fn run(clock: Clock) -> Result<(), Error> {
     let image = LoadedSelf::read();
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(&image);
-    match Command::parse(&image.text())? {
+    let text = image.text();
+    #[cfg(feature = "faults")]
+    faults::plant(&text);
+    match Command::parse(&text)? {
         Command::Record(switch) => record::run(switch, &image),
         Command::Ladder(text) => ladder::run(&text, &origin, clock),
         Command::Examine { checks, options } => {

@@ -126,6 +126,8 @@ impl Options {
             ("plant", "uncached-memory") => self.plants_uncached = true,
             ("plant", _) => return Err(Error::options(word, "plant=uncached-memory")),
             ("hz", number) => self.hertz = in_range(word, number, HERTZ)?,
+            #[cfg(feature = "faults")]
+            ("fault", _) => {}
             _ => return Err(Error::options(word, known())),
         }
         Ok(())

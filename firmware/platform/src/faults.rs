@@ -30,9 +30,19 @@ pub enum Place {
     Ladder,
     /// An engine that is asked to stop. It does not panic there: it never stops.
     Stop,
+    /// The check `boot` of doctor.efi, while it sees the frames of dry boots.
+    DryBoot,
+    /// The check `trace`, while the firmware's services lead through its shims.
+    Trace,
+    /// The check `profile`, while samples are taken.
+    Profile,
+    /// The check `dma`, while the card's buffers are uncached.
+    Dma,
+    /// The check `check`. It does not panic there: it hangs.
+    Check,
 }
 
-const NAMES: [(&str, Place); 9] = [
+const NAMES: [(&str, Place); 14] = [
     ("boot", Place::Boot),
     ("engine", Place::Engine),
     ("worker", Place::Worker),
@@ -42,6 +52,11 @@ const NAMES: [(&str, Place); 9] = [
     ("call", Place::Call),
     ("ladder", Place::Ladder),
     ("stop", Place::Stop),
+    ("dry-boot", Place::DryBoot),
+    ("trace", Place::Trace),
+    ("profile", Place::Profile),
+    ("dma", Place::Dma),
+    ("check", Place::Check),
 ];
 
 /// Where the next panic is; 0 for none.
@@ -50,7 +65,7 @@ static PLANTED: AtomicU8 = AtomicU8::new(0);
 /// Plants the panic that `arguments` ask for.
 pub fn plant(arguments: &str) {
     let mut wanted = arguments
-        .split(' ')
+        .split_whitespace()
         .filter_map(|word| word.strip_prefix("fault="));
     let place = wanted.find_map(|name| NAMES.iter().find(|(known, _)| *known == name));
     if let (Some((name, place)), Some((base, bytes))) = (place, image::extent()) {
@@ -71,7 +86,7 @@ pub fn reach(place: Place) {
     if place == Place::Heap {
         memory::hold_heap();
     }
-    if place == Place::Stop {
+    if matches!(place, Place::Stop | Place::Check) {
         loop {
             core::hint::spin_loop();
         }

@@ -27,7 +27,9 @@ use wireboot_report::servers::Echoes;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
 use wireboot_report::{Profile, ProfiledImage, Report};
 
-use crate::fixture::{Fixture, callers_program, doctor_program, expect, planted_program};
+use crate::fixture::{
+    Fixture, PATIENCE, callers_program, doctor_program, expect, faulty_doctor, planted_program,
+};
 use crate::{ipv6, secure_boot};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
@@ -859,12 +861,7 @@ pub(crate) fn from_the_menu(lab: &Lab) -> Result<()> {
 pub(crate) fn report_lies_on_the_stick(lab: &Lab) -> Result<()> {
     let image = lab.scratch().join("stick.img");
     stick::make(&image, &short_examination(lab)?, None)?;
-    let mut machine = Machine::new(accel::best(lab, false)?);
-    let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
-    let usb = "usb-storage,drive=stick,bootindex=1,removable=on";
-    for argument in ["-drive", &drive, "-device", "qemu-xhci", "-device", usb] {
-        machine.extra.push(argument.into());
-    }
+    let machine = with_stick(lab, &image)?;
     let examined = || {
         let mut running = machine.start(lab, "doctor", |_| {})?;
         let kept = r"wireboot: kept on the disk as (\S+)";
@@ -892,6 +889,47 @@ pub(crate) fn report_lies_on_the_stick(lab: &Lab) -> Result<()> {
         ensure!(root.open_file(RUNNING).is_err());
         Ok(())
     })
+}
+
+/// A check hangs: the firmware resets the machine after the check's 10 s, and the next examination says which it was, leaves it out and makes the others.
+pub(crate) fn check_that_hangs(lab: &Lab) -> Result<()> {
+    let image = lab.scratch().join("stick.img");
+    let program = lab.scratch().join("hangs.efi");
+    let words = "check cost calls=10 fault=check\n";
+    embed::configuration(&faulty_doctor()?, words, &program)?;
+    stick::make(&image, &program, None)?;
+    let machine = with_stick(lab, &image)?;
+    let mut hanging = machine.start(lab, "doctor", |_| {})?;
+    expect(&mut hanging, r"doctor-check: check\r?\n")?;
+    let ended = hanging.wait(PATIENCE)?;
+    ensure!(
+        ended.is_some_and(|status| status.success()),
+        "no reset: {ended:?}"
+    );
+    let mut next = machine.start(lab, "doctor", |_| {})?;
+    expect(&mut next, r"wireboot: kept on the disk as doctor-1\.json")?;
+    expect(&mut next, r"BdsDxe: |UEFI Interactive Shell")?;
+    on_stick(&image, |root| {
+        let report = report_in(root, "doctor-1.json")?;
+        let [left_out] = report.not_measured.as_slice() else {
+            bail!("{:?}", report.not_measured);
+        };
+        ensure!(left_out.check == "check" && report.machine.firmware.is_none());
+        ensure!(!report.costs.is_empty(), "the next check was not made");
+        ensure!(root.open_file(RUNNING).is_err());
+        Ok(())
+    })
+}
+
+/// A machine that boots from a stick.
+fn with_stick(lab: &Lab, image: &Path) -> Result<Machine> {
+    let mut machine = Machine::new(accel::best(lab, false)?);
+    let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
+    let usb = "usb-storage,drive=stick,bootindex=1,removable=on";
+    for argument in ["-drive", &drive, "-device", "qemu-xhci", "-device", usb] {
+        machine.extra.push(argument.into());
+    }
+    Ok(machine)
 }
 
 const RUNNING: &str = "doctor-running.txt";

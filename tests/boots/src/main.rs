@@ -471,6 +471,7 @@ const CASES: &[(&str, Case)] = &[
         "doctor_report_lies_on_the_stick",
         doctor::report_lies_on_the_stick,
     ),
+    ("doctor_check_that_hangs", doctor::check_that_hangs),
     (
         "iperf3_tcp_of_four_streams",
         throughput::tcp_of_four_streams,
@@ -550,6 +551,7 @@ const CASES: &[(&str, Case)] = &[
         panics::never_stops_at_the_end_of_boot_services,
     ),
     ("panic_in_the_ladder", panics::in_the_ladder),
+    ("panic_in_the_checks", panics::in_the_checks),
     ("signed_boots", secure_boot::signed_boots),
     (
         "distributions_kernel_is_refused",

@@ -12,6 +12,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, SERVER};
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::sender::Sender;
+use wireboot_report::Report;
 
 use crate::fixture::{Fixture, PATIENCE, expect, faulty_doctor, faulty_program};
 use crate::loaders;
@@ -230,6 +231,49 @@ pub(crate) fn never_stops_at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
     expect(&mut machine, "Booting `x'")?;
     is_halted(&mut machine, image)?;
     fixture.runs(&mut machine)
+}
+
+/// doctor.efi sees the firmware's frames, has its services lead through shims, takes samples, or has the card's buffers uncached. What it changed is as it was
+/// behind each: the firmware boots over its network, the same checks end, and `as_found` says so.
+pub(crate) fn in_the_checks(lab: &Lab) -> Result<()> {
+    const PLACES: [(&str, &str); 4] = [
+        // It connects the card, without which there is no boot option of the network.
+        ("trace", "trace"),
+        ("boot", "dry-boot"),
+        ("profile", "profile"),
+        ("dma", "dma"),
+    ];
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_disk("")?;
+    fixture.machine.pxe_only(Some(IpVersion::V4));
+    let disk = lab.scratch().join("esp");
+    fs::copy(faulty_doctor()?, disk.join("doctor.efi"))?;
+    let mut script = vec!["fs0:".to_owned()];
+    script.extend(
+        PLACES.map(|(check, place)| format!("doctor.efi {check} options=1 rounds=1 fault={place}")),
+    );
+    // It would leave out the last check, as one that hung.
+    script.push("del -q doctor-running.txt".to_owned());
+    script.push("doctor.efi boot dma trace profile options=1 rounds=1".to_owned());
+    fs::write(disk.join("startup.nsh"), script.join("\r\n"))?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
+    for (_, place) in PLACES {
+        expect(&mut machine, &format!("wireboot: fault planted: {place};"))?;
+        expect(
+            &mut machine,
+            "wireboot: error: internal error, please report it: panicked at",
+        )?;
+    }
+    let report = expect(&mut machine, r"doctor: (\{.*\})\r?\n")?;
+    let report = report.trim().trim_start_matches("doctor: ");
+    let report = Report::from_json(report)?;
+    ensure!(report.as_found == Some(true), "not as it was found");
+    ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
+    let loaded = report.dry_boots.iter().any(|boot| boot.failure.is_none());
+    ensure!(loaded && report.trace.is_some() && report.profile.is_some());
+    ensure!(report.memory.is_some(), "nothing of memory");
+    Ok(())
 }
 
 /// doctor.efi has IP and ARP disconnected from the card, and a receiver of its own there. Nobody connects anything behind it: the shell's `ping`

@@ -17,6 +17,8 @@ use alloc::format;
 use alloc::string::String;
 use options::Bootable;
 use wireboot_platform::console::{self, Key};
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::frames::Watch;
 use wireboot_platform::load_file::{self, LoadFile, Size};
 use wireboot_platform::{Clock, Status};
@@ -42,6 +44,8 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         return Err(Error::NoBootOption);
     }
     let watch = Watch::begin(ROOM, observation::keep, examination.clock)?;
+    #[cfg(feature = "faults")]
+    faults::reach(faults::Place::DryBoot);
     let mut trial = Trial {
         watch: &watch,
         clock: examination.clock,

@@ -8,6 +8,8 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use core::hint::black_box;
 use wireboot_platform::claim::pci::Candidate;
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::memory_type::{MemoryType, Types};
 use wireboot_platform::region::{self, Region};
 use wireboot_platform::{Clock, cache, console, gcd, services};
@@ -203,7 +205,11 @@ fn receive(
         return;
     }
     for (what, kind) in OTHERS {
-        let changed = buffers.as_type(kind, &mut |buffers| way(what, buffers, &mut |_| {}));
+        let changed = buffers.as_type(kind, &mut |buffers| {
+            #[cfg(feature = "faults")]
+            faults::reach(faults::Place::Dma);
+            way(what, buffers, &mut |_| {});
+        });
         if let Err(unchanged) = changed {
             examination.not_measured("dma", &format!("{what} buffers: {unchanged}"));
         }

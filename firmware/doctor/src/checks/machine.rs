@@ -5,12 +5,16 @@ use crate::examination::Examination;
 use alloc::format;
 use alloc::string::String;
 use wireboot_diagnosis::is_network_driver;
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::images::Images;
 use wireboot_platform::{console, debug_build, processors, random, smbios, variable};
 use wireboot_report::Build;
 
 /// Firmware, processors, counter, UUID, maker and model, how long the firmware waits for its menu, how it is built and which network drivers it has.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
+    #[cfg(feature = "faults")]
+    faults::reach(faults::Place::Check);
     let machine = &mut examination.report.machine;
     machine.firmware = Some(console::firmware());
     machine.counter_hz = Some(examination.clock.hertz());

@@ -9,6 +9,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wireboot_net::sort;
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::images::Images;
 use wireboot_platform::profiler::{Position, Profiler};
 use wireboot_platform::{console, memory};
@@ -66,6 +68,8 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         plain.push(plain_s);
         plain_work.extend(least);
         let profiler = Profiler::start(u64::from(hertz), clock)?;
+        #[cfg(feature = "faults")]
+        faults::reach(faults::Place::Profile);
         let (looked_s, least) = counted(&card, &mut read);
         looked.push(looked_s?);
         looked_work.extend(least);

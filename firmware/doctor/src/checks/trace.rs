@@ -13,6 +13,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use table::Place;
 use wireboot_platform::claim::pci::Candidate;
+#[cfg(feature = "faults")]
+use wireboot_platform::faults;
 use wireboot_platform::firmware_net::{NetworkBoot, receivers};
 use wireboot_platform::images::Images;
 use wireboot_platform::trace::{Calls, RECEIVE, TRANSMIT, Tracer};
@@ -91,6 +93,8 @@ impl Watch<'_> {
         work: impl FnOnce() -> Result<u64, wireboot_platform::Error>,
     ) -> Result<(u64, Traced), Error> {
         let tracer = Tracer::start(self.card, timed)?;
+        #[cfg(feature = "faults")]
+        faults::reach(faults::Place::Trace);
         let start = self.clock.micros();
         let result = work();
         let micros = self.clock.micros() - start;
