@@ -81,9 +81,9 @@ impl Default for Options {
 const RUNS: RangeInclusive<usize> = 1..=9;
 const BOOT_OPTIONS: RangeInclusive<usize> = 1..=32;
 const ROUNDS: RangeInclusive<u32> = 1..=20;
-/// RFC 2348.
+/// Bytes of a block that TFTP can ask for (RFC 2348).
 const BLOCK: RangeInclusive<u16> = 8..=65464;
-/// RFC 7440.
+/// Blocks of a window that TFTP can ask for (RFC 7440).
 const WINDOW: RangeInclusive<u16> = 1..=u16::MAX;
 const HERTZ: RangeInclusive<u32> = 10..=10_000;
 const CALLS: RangeInclusive<usize> = 1..=MOST_CALLS;

@@ -114,7 +114,7 @@ pub(crate) fn has_come(machine: &mut RunningMachine) -> Result<()> {
     expect(machine, "all has come").map(drop)
 }
 
-/// That program.
+/// The small program, out of its package in the cache.
 pub(crate) fn memtest() -> Result<PathBuf> {
     Package::fetched(MEMTEST)?.file(&["boot/memtest86+x64.efi"])
 }
