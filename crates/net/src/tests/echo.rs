@@ -227,3 +227,19 @@ fn a_next_hop_that_answers_is_known() {
     let bench = Bench::silent(Version::V4);
     assert!(!bench.stack.resolves("192.0.2.1".parse().unwrap()));
 }
+
+#[test]
+fn a_dropped_socket_is_gone_and_the_others_are_not() {
+    for version in Version::BOTH {
+        let mut bench = Bench::silent(version);
+        bench.answers = true;
+        let (socket, request) = asked(&mut bench);
+        drop(bench.stack.echo(version.server().ip()));
+        let ends = (version.server().ip(), version.client());
+        bench.send(&icmp(version, ends, answer(version, &request)));
+        bench.run_until_idle();
+        assert_eq!(socket.try_receive(), Some(7));
+        drop(socket);
+        assert!(bench.stack.state().echoes.is_empty());
+    }
+}
