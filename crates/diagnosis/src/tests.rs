@@ -769,7 +769,15 @@ fn what_the_sweep_has_measured_is_what_sizes_cost() {
     report.sweep.push(all[0].clone());
     close(found(&report, "block-size").seconds, 10.0 * 2.0 / 8.0);
     assert!(estimated(&report, "window"));
-    report.sweep.extend_from_slice(&all[1..]);
+    // Larger blocks that are slower are no advice.
+    report.sweep[1].seconds = 8.1;
+    assert!(!ids(&report).contains(&"block-size".to_string()));
+    // Windows alone do not have the seconds of blocks, too.
+    report.sweep = vec![report.sweep[0].clone(), cell(By::Firmware, 1024, 64, 0.5)];
+    let parts = ["block-size", "window"].map(|id| found(&report, id).seconds);
+    assert!(parts.iter().sum::<f64>() <= 10.0, "{parts:?}");
+    report.sweep.truncate(1);
+    report.sweep.extend_from_slice(&all);
     // Nothing was measured in the transfer's sizes.
     report.network.transfers[0].window_blocks = 2;
     assert!(!found(&report, "window").evidence.contains("measured"));
@@ -967,6 +975,10 @@ fn disks_that_a_network_boot_does_not_need_are_told() {
     points.over_network = true;
     let modules = points.modules.iter_mut();
     modules.for_each(|one| one.bind_before_s /= 20.0);
+    assert_eq!(examine(&report), []);
+    let points = report.checkpoints.as_mut().unwrap();
+    let modules = points.modules.iter_mut();
+    modules.for_each(|one| one.bind_before_s = f64::MAX);
     assert_eq!(examine(&report), []);
 }
 

@@ -16,7 +16,11 @@ impl Stack {
     /// A socket for echo requests to `remote`.
     #[must_use]
     pub fn echo(&self, remote: IpAddr) -> EchoSocket {
-        let identifier = self.random() as u16;
+        let mut identifier = self.random() as u16;
+        // Sixteen random bits may be another socket's. There are more of them than sockets.
+        while echo::find(&mut self.state().echoes, remote, identifier).is_some() {
+            identifier = identifier.wrapping_add(1);
+        }
         self.state().echoes.push(Binding::new(remote, identifier));
         EchoSocket {
             stack: self.clone(),

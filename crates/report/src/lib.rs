@@ -430,7 +430,9 @@ impl Module {
     }
 
     fn is_possible(&self) -> bool {
-        self.all().into_iter().all(|seconds| seconds >= 0.0)
+        // Sums of the same times in another order differ in their last digits.
+        let bound = 0.0..=self.bind_s * (1.0 + 1e-9);
+        self.all().into_iter().all(|seconds| seconds >= 0.0) && bound.contains(&self.bind_before_s)
     }
 }
 
@@ -749,6 +751,12 @@ mod tests {
         let modules = read("0.25").unwrap().checkpoints.unwrap().modules;
         assert_eq!(modules[0].total_s(), 0.75);
         assert!(matches!(read("-1"), Err(ReadError::Time)));
+        let read = |before: &str| read(&alloc::format!(r#"0,"bind_s":2,"bind_before_s":{before}"#));
+        assert!(read("0").is_ok() && read("2").is_ok());
+        // More than all of it, too.
+        for wrong in ["-1", "2.5"] {
+            assert!(matches!(read(wrong), Err(ReadError::Time)), "{wrong}");
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ const IPV4: u8 = 12;
 const IPV6: u8 = 13;
 const VLAN: u8 = 20;
 const URI: u8 = 24;
+/// A disk that is reached over the network: iSCSI, NVMe over Fabrics.
+const ISCSI: u8 = 19;
+const NVME_OF: u8 = 34;
 
 /// A boot option.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +92,7 @@ pub struct NetworkBoot<'a> {
 }
 
 impl<'a> NetworkBoot<'a> {
-    /// Reads the nodes of a path. `None` for a path without an Ethernet address and an IP node behind it: one that leads elsewhere, or to a
+    /// Reads the nodes of a path. `None` for a path without an Ethernet address and an IP node behind it: one that leads elsewhere, to a disk over the network, or to a
     /// program that boots by means of its own, as iPXE in a card's ROM does.
     #[must_use]
     pub fn of(path: &'a [u8]) -> Option<Self> {
@@ -109,6 +112,7 @@ impl<'a> NetworkBoot<'a> {
                 (MESSAGING, IPV4) => v6 = Some(false),
                 (MESSAGING, IPV6) => v6 = Some(true),
                 (MESSAGING, URI) => http = true,
+                (MESSAGING, ISCSI | NVME_OF) => return None,
                 _ => {}
             }
         }
@@ -195,6 +199,11 @@ mod tests {
         let tagged = [mac(), node(MESSAGING, VLAN, &[5, 0])].concat();
         let read = [tagged.as_slice(), &ip(IPV4, 23)].concat();
         assert_eq!(NetworkBoot::of(&read).unwrap().interface, tagged);
+        // A disk over the network is no network boot.
+        for disk in [ISCSI, NVME_OF] {
+            let path = [mac(), ip(IPV4, 23), ip(disk, 20)].concat();
+            assert_eq!(NetworkBoot::of(&path), None);
+        }
         // A card alone is booted by the ROM's own program.
         assert_eq!(NetworkBoot::of(&mac()), None);
         assert_eq!(NetworkBoot::of(&ip(IPV4, 23)), None);

@@ -80,7 +80,12 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
     }
     match table.as_deref().map(module_events) {
         Ok(Ok(events)) => {
-            let load_ns = points.load_image_s.map(|seconds| (seconds * 1e9) as u64);
+            // What the firmware connected for options that it tried in vain is their matter.
+            let first = points.attempts.first().map(|attempt| attempt.ready_s);
+            let chosen = [points.load_image_s, first].into_iter().flatten();
+            let load_ns = chosen
+                .min_by(f64::total_cmp)
+                .map(|seconds| (seconds * 1e9) as u64);
             points.modules = modules::times(events, load_ns);
         }
         Ok(Err(error)) => points

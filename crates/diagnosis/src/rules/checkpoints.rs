@@ -98,7 +98,8 @@ pub(super) fn connected_disks(report: &Report) -> Option<Found> {
         modules.filter(|one| STORAGE.contains(&one.name.as_str()) && one.bind_before_s > 0.0)
     };
     let seconds: f64 = disks().map(|one| one.bind_before_s).sum();
-    if seconds < WORTH_S {
+    // Of a stranger's report, a sum may be beyond all numbers.
+    if seconds < WORTH_S || !seconds.is_finite() {
         return None;
     }
     let each: Vec<String> = disks()

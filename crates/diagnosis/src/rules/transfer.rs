@@ -80,6 +80,8 @@ struct Measured<'a> {
     best: &'a Cell,
     /// Larger windows of those blocks were measured.
     has_windows: bool,
+    /// Larger blocks that fit packets were, in the transfer's windows.
+    has_blocks: bool,
 }
 
 impl<'a> Measured<'a> {
@@ -95,6 +97,9 @@ impl<'a> Measured<'a> {
                 .0
                 .is_some_and(|block| f64::from(block) <= GOOD_BLOCK)
         };
+        let mut blocks = cells.clone();
+        let has_blocks = blocks
+            .any(|cell| sizes(cell).1 == window && fits(cell) && sizes(cell).0 > sizes(own).0);
         let filled = match by_block(one) > 0.0 {
             true => {
                 let beside = cells.clone();
@@ -109,6 +114,7 @@ impl<'a> Measured<'a> {
             filled,
             best,
             has_windows: windows.any(|cell| sizes(cell).1 > window),
+            has_blocks,
         })
     }
 
@@ -117,10 +123,9 @@ impl<'a> Measured<'a> {
         Self::of(boot, one).filter(|measured| measured.has_windows)
     }
 
-    /// For what blocks cost: `None` where no others were measured.
+    /// For what blocks cost: `None` where no larger ones were measured.
     fn of_blocks(boot: &Boot<'a>, one: &Transfer) -> Option<Self> {
-        let block = |cell: &Cell| cell.granted_block_bytes;
-        Self::of(boot, one).filter(|measured| block(measured.filled) != block(measured.own))
+        Self::of(boot, one).filter(|measured| measured.has_blocks)
     }
 
     /// Of a transfer's seconds, those that it takes longer in one cell than in another.
@@ -171,7 +176,13 @@ pub(super) fn window(boot: &Boot<'_>) -> Option<Found> {
     let left_s = |one: &Transfer| turns_s(one) * (1.0 - by_block(one));
     let left: f64 = found.iter().map(|one| left_s(one)).sum();
     let lost_s = |one: &Transfer| match Measured::of_windows(boot, one) {
-        Some(measured) => measured.between(one, measured.filled, measured.best),
+        // What blocks cost is no other's: where it is estimated, a part of each second.
+        Some(measured) if measured.has_blocks => {
+            measured.between(one, measured.filled, measured.best)
+        }
+        Some(measured) => {
+            measured.between(one, measured.filled, measured.best) * (1.0 - by_block(one))
+        }
         None => left_s(one) * share(one),
     };
     let lost: f64 = found.iter().map(|one| lost_s(one)).sum();
