@@ -38,6 +38,8 @@ const TABLE: u64 = 100_000_000;
 const SMALL_TABLE: u64 = 6_000_000;
 /// How long the file may take to come, in microseconds.
 const PATIENCE: u64 = 15_000_000;
+/// How often the Esc key is looked at while a file comes, in microseconds.
+const LOOK: u64 = 100_000;
 /// Room for a file that was named, and for the boot file, in bytes.
 const ROOM: usize = 256 << 20;
 const BOOT_FILE_ROOM: usize = 64 << 20;
@@ -103,8 +105,8 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
         clock: examination.clock,
     };
     let ip = if server.is_ipv6() { 6 } else { 4 };
-    // Its own receivers would be given a copy of each packet.
-    drop(boot);
+    // Its own receivers would be given a copy of each packet. They would even where we came by it.
+    boot.stop();
     let filled = firmware::Transfers::open(&card, station, &source)
         .map(|mut transfers| Table::new(examination, By::Firmware, ip).fill(&mut transfers));
     if let Some(cached) = &examination.origin.cached {
@@ -152,8 +154,8 @@ struct Source {
 
 /// A way to fetch it.
 trait Transfers {
-    /// Fetches it in blocks and windows of the cell's sizes, for so many microseconds at most. Fills in all that the cell tells of a run.
-    fn transfer(&mut self, cell: &mut Cell, most: u64);
+    /// Fetches it in blocks and windows of the cell's sizes, for so many microseconds at most, as long as `goes_on` says so. Fills in all that the cell tells of a run.
+    fn transfer(&mut self, cell: &mut Cell, most: u64, goes_on: &mut dyn FnMut() -> bool);
 }
 
 /// The cells of one way over one version of IP.
@@ -204,7 +206,20 @@ impl Table {
                     runs: cell.runs + 1,
                     ..cell.clone()
                 };
-                transfers.transfer(&mut run, patience(all, left));
+                let (clock, mut looks) = (self.clock, 0);
+                let mut goes_on = || {
+                    // The keyboard takes as long as a packet does.
+                    let now = clock.micros();
+                    if now >= looks {
+                        looks = now + LOOK;
+                        self.ended |= is_ended();
+                    }
+                    !self.ended
+                };
+                transfers.transfer(&mut run, patience(all, left), &mut goes_on);
+                if self.ended {
+                    return self;
+                }
                 keep_faster(cell, run);
             }
         }

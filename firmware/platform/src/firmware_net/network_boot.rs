@@ -125,15 +125,21 @@ impl NetworkBoot {
     }
 }
 
-impl Drop for NetworkBoot {
-    fn drop(&mut self) {
-        if self.was_started || !self.is_started() {
-            return;
-        }
+impl NetworkBoot {
+    /// Stops the base code, also where it was started before. Whoever came by it starts it again, with what it knew.
+    pub fn stop(&self) {
         if let Ok(mut protocol) = self.protocol::<BaseCode>()
             && let Some(protocol) = protocol.get_mut()
         {
             let _ = protocol.stop();
+        }
+    }
+}
+
+impl Drop for NetworkBoot {
+    fn drop(&mut self) {
+        if !self.was_started && self.is_started() {
+            self.stop();
         }
     }
 }

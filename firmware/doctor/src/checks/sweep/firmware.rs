@@ -27,7 +27,10 @@ impl<'s> Transfers<'s> {
         let mtftp = Mtftp::open(card, station);
         let memory = memory::download_buffer(source.room);
         // A small machine has no such piece.
-        let memory = memory.or_else(|_| memory::download_buffer(BOOT_FILE_ROOM));
+        let memory = memory.or_else(|_| {
+            log::warn!("no {} MiB in one piece for the file", source.room >> 20);
+            memory::download_buffer(BOOT_FILE_ROOM)
+        });
         let (memory, _) = memory.map_err(refused("memory for the file"))?;
         Ok(Self {
             mtftp: mtftp.map_err(refused("TFTP on this interface"))?,
@@ -38,7 +41,7 @@ impl<'s> Transfers<'s> {
 }
 
 impl super::Transfers for Transfers<'_> {
-    fn transfer(&mut self, cell: &mut Cell, most: u64) {
+    fn transfer(&mut self, cell: &mut Cell, most: u64, goes_on: &mut dyn FnMut() -> bool) {
         let clock = self.source.clock;
         let wanted = Wanted {
             server: self.source.server,
@@ -47,7 +50,7 @@ impl super::Transfers for Transfers<'_> {
             window: u16::try_from(cell.window.unwrap_or(1)).unwrap_or(u16::MAX),
         };
         let begin = clock.micros();
-        let goes_on = || clock.micros() - begin < most;
+        let goes_on = || clock.micros() - begin < most && goes_on();
         let ended = self.mtftp.read(wanted, self.memory.rest_mut(0), goes_on);
         let micros = clock.micros() - begin;
         match ended {

@@ -42,7 +42,7 @@ impl<'s> Transfers<'s> {
 type Ended = Option<Result<TftpFile, TftpError>>;
 
 impl super::Transfers for Transfers<'_> {
-    fn transfer(&mut self, cell: &mut Cell, most: u64) {
+    fn transfer(&mut self, cell: &mut Cell, most: u64, goes_on: &mut dyn FnMut() -> bool) {
         let sizes = Sizes {
             block: u16::try_from(cell.block_bytes).ok(),
             window: match cell.window.and_then(|window| u16::try_from(window).ok()) {
@@ -70,7 +70,7 @@ impl super::Transfers for Transfers<'_> {
             .await;
             out.set(Some((ended, (stack.now() - begin).total_micros())));
         });
-        loop {
+        while goes_on() {
             let now = Instant::from_micros(self.source.clock.micros() as i64);
             if let Err(fault) = engine::turn(&mut self.engine, now) {
                 cell.failure = Some(fault.to_string());
