@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
+use crate::sweep::Cell;
 use crate::{NotMeasured, Report};
 
 impl Report {
@@ -33,10 +34,12 @@ impl Report {
                 .is_some_and(|ladder| !ladder.rungs.is_empty()),
             "trace" => self.trace.is_some(),
             "profile" => self.profile.is_some(),
-            "sweep" => !self.sweep.is_empty(),
+            "sweep" => self.sweep.iter().any(Cell::came),
             check => self.throughput.iter().any(|one| one.check == check),
         };
-        !self.not_measured.iter().all(brought)
+        // Each of its transfers says itself why it failed.
+        let swept_in_vain = !self.sweep.is_empty() && !self.sweep.iter().any(Cell::came);
+        swept_in_vain || !self.not_measured.iter().all(brought)
     }
 }
 
@@ -101,7 +104,17 @@ mod tests {
         });
         report.trace = Some(Default::default());
         report.profile = Some(Default::default());
-        report.sweep = vec![Default::default()];
+        let failed = Cell {
+            failure: Some("no such file".into()),
+            ..Cell::default()
+        };
+        report.sweep = vec![failed];
+        assert!(report.lacks_a_check());
+        report.sweep.push(Cell {
+            bytes: 1,
+            seconds: 1.0,
+            ..Cell::default()
+        });
         report.throughput = ["iperf3", "ttcp"].map(test).into();
         for check in CHECKS.into_iter().filter(|check| *check != "check") {
             report.not_measured = without(check).not_measured;
