@@ -110,7 +110,7 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     print!("\n{}", report(&table));
     if table
         .iter()
-        .any(|(_, _, outcome)| *outcome == StepOutcome::Failed)
+        .any(|(_, _, outcome)| matches!(outcome, StepOutcome::Failed(_)))
     {
         std::process::exit(1);
     }
@@ -141,10 +141,11 @@ fn beside_each_other(steps: &[&TestStep]) -> Vec<(&'static str, Duration, StepOu
 }
 
 /// How a step ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum StepOutcome {
     Passed,
-    Failed,
+    /// Why.
+    Failed(String),
     NotRun,
 }
 
@@ -153,28 +154,33 @@ impl StepOutcome {
         match result {
             Ok(()) => Self::Passed,
             Err(error) if error.is::<NotRun>() => Self::NotRun,
-            Err(_) => Self::Failed,
+            Err(error) => Self::Failed(format!("{error:#}")),
         }
     }
 }
 
 fn report(table: &[(&str, Duration, StepOutcome)]) -> String {
     let mut text = format!("{:<26} {:>8}  result\n", "step", "seconds");
+    let (mut passed, mut failed, mut not_run) = (0, 0, 0);
     for (name, time, outcome) in table {
         let result = match outcome {
-            StepOutcome::Passed => "passed",
-            StepOutcome::Failed => "FAILED",
-            StepOutcome::NotRun => "not run",
+            StepOutcome::Passed => {
+                passed += 1;
+                "passed".to_owned()
+            }
+            // The table's lines are all that some see of a run.
+            StepOutcome::Failed(why) => {
+                failed += 1;
+                format!("FAILED: {why}")
+            }
+            StepOutcome::NotRun => {
+                not_run += 1;
+                "not run".to_owned()
+            }
         };
         text += &format!("{name:<26} {:>8.1}  {result}\n", time.as_secs_f64());
     }
-    let count = |wanted| table.iter().filter(|(_, _, one)| *one == wanted).count();
-    text + &format!(
-        "{} passed, {} failed, {} not run\n",
-        count(StepOutcome::Passed),
-        count(StepOutcome::Failed),
-        count(StepOutcome::NotRun)
-    )
+    text + &format!("{passed} passed, {failed} failed, {not_run} not run\n")
 }
 
 fn prepare() -> Result<()> {
@@ -282,7 +288,8 @@ mod tests {
         ];
         let rows = beside_each_other(&steps.iter().collect::<Vec<_>>());
         let is = |n: usize, name, outcome| rows[n].0 == name && rows[n].2 == outcome;
-        assert!(is(0, "a", StepOutcome::Failed));
+        assert_eq!(rows[0].0, "a");
+        assert!(matches!(&rows[0].2, StepOutcome::Failed(why) if why.contains("false")));
         assert!(is(1, "b", StepOutcome::Passed));
         assert!(is(2, "c", StepOutcome::NotRun));
     }
@@ -309,7 +316,7 @@ mod tests {
             [
                 vec!["a", "0.0", "passed"],
                 vec!["b", "0.0", "not", "run"],
-                vec!["c", "0.0", "FAILED"],
+                vec!["c", "0.0", "FAILED:", "wrong"],
                 "1 passed, 1 failed, 1 not run".split(' ').collect(),
             ]
         );

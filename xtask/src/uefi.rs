@@ -64,10 +64,15 @@ impl Toolchain {
 
     /// `cargo VERB` for the UEFI target, optimised, in a target directory of its own.
     pub(crate) fn cargo(&self, command: &str) -> Command {
+        let mut flags = vec![without_cargo_home()];
         let mut cargo = match self {
             Self::Host => shell::cargo(),
-            Self::Debian => debian_cargo(),
+            Self::Debian => {
+                flags.push("-Clinker-flavor=lld-link".into());
+                debian_cargo()
+            }
         };
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
         cargo.args([command, "--profile", PROFILE, "--target", TARGET]);
         if let Self::Debian = self {
             cargo.arg("-Zbuild-std=core,alloc,compiler_builtins");
@@ -91,16 +96,18 @@ fn host_has_target() -> Result<bool> {
         .is_dir())
 }
 
+/// The compiler's flag by which a program's code is the same in whatever home it is built: the texts of panics name files.
+fn without_cargo_home() -> String {
+    let home = std::env::var("CARGO_HOME")
+        .unwrap_or_else(|_| std::env::var("HOME").unwrap_or_default() + "/.cargo");
+    format!("--remap-path-prefix={home}/registry/src=registry")
+}
+
 /// Debian's cargo with Debian's tools, whatever toolchain runs xtask.
 fn debian_cargo() -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut cargo = shell::command("/usr/bin/cargo");
-    for variable in [
-        "CARGO",
-        "RUSTUP_TOOLCHAIN",
-        "RUSTFLAGS",
-        "CARGO_ENCODED_RUSTFLAGS",
-    ] {
+    for variable in ["CARGO", "RUSTUP_TOOLCHAIN"] {
         cargo.env_remove(variable);
     }
     cargo
@@ -108,10 +115,6 @@ fn debian_cargo() -> Command {
         .env("RUSTC", "/usr/bin/rustc")
         // The library is built by the compiler it belongs to, so its unstable features are the right ones.
         .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_TARGET_X86_64_UNKNOWN_UEFI_LINKER", "lld-link-16")
-        .env(
-            "CARGO_TARGET_X86_64_UNKNOWN_UEFI_RUSTFLAGS",
-            "-Clinker-flavor=lld-link",
-        );
+        .env("CARGO_TARGET_X86_64_UNKNOWN_UEFI_LINKER", "lld-link-16");
     cargo
 }
