@@ -125,7 +125,7 @@ fn host(dist: &Path) -> Result<()> {
 }
 
 /// The commit of the checkout, with `+` where files other than results differ from it; empty outside a checkout.
-fn commit() -> String {
+pub(crate) fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = shell::command("git").args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;

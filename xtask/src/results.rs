@@ -1,7 +1,10 @@
 //! Every figure of the documents, measured anew into `docs/results/`, all by programs of one commit.
 
+mod contents;
+
 use crate::{apt, build, shell};
 use anyhow::{Context, Result, bail};
+use std::fmt;
 use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -24,6 +27,15 @@ enum Program {
         feature: &'static str,
         name: &'static str,
     },
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wireboot(arguments) => write!(formatter, "wireboot {arguments}"),
+            Self::Example { package, name, .. } => write!(formatter, "{name} of {package}"),
+        }
+    }
 }
 
 /// In the order in which they run.
@@ -248,11 +260,14 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     for one in wanted {
         println!("\n== {}", one.name);
         let start = Instant::now();
-        if let Err(error) = measure(one) {
+        let measured = measure(one);
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{seconds:.0} s");
+        contents::note(one, MEASUREMENTS, measured.is_ok().then_some(seconds))?;
+        if let Err(error) = measured {
             println!("{error:#}");
             failed.push(one.name);
         }
-        println!("{:.0} s", start.elapsed().as_secs_f64());
     }
     if !failed.is_empty() {
         bail!("no results of {}", failed.join(", "));
