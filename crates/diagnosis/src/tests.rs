@@ -897,6 +897,64 @@ fn fragments_slow_beginnings_slow_machines_and_small_tcp_windows_are_told() {
     assert!(!ids(&report).contains(&"http-window".to_string()));
 }
 
+#[test]
+fn many_small_reads_of_a_file_wait_for_each() {
+    // 12.5 MiB in pieces, one behind the other, each of which waits for 10 ms.
+    let pieces = |number: u32, bytes: u64| {
+        let piece = |n: u32| Transfer {
+            protocol: Protocol::Http,
+            file: "/disk.iso".into(),
+            window_blocks: 0,
+            window_bytes: 1 << 20,
+            start_s: f64::from(n) * 0.012,
+            answer_s: Some(f64::from(n) * 0.012 + 0.01),
+            end_s: f64::from(n) * 0.012 + 0.011,
+            server_wait_s: 0.01,
+            client_wait_s: 0.0,
+            bytes,
+            ..file()
+        };
+        (0..number).map(piece).collect::<Vec<_>>()
+    };
+    let mut report = healthy();
+    report.network.transfers = pieces(400, 32 << 10);
+    let one = found(&report, "http-reads");
+    // Thirteen reads of a mebibyte are needed.
+    close(one.seconds, 4.0 * 387.0 / 400.0);
+    close(one.expected_s.unwrap(), 4.0 * 13.0 / 400.0);
+    assert!(
+        one.evidence
+            .starts_with("/disk.iso: 400 requests of 32768 bytes on average"),
+        "{}",
+        one.evidence
+    );
+    // Where they overlap, the time that went by is all that they waited.
+    for (at, one) in report.network.transfers.iter_mut().enumerate() {
+        (one.start_s, one.answer_s, one.end_s) = (at as f64 * 0.0025, Some(1.0), 1.0);
+    }
+    close(found(&report, "http-reads").seconds, 1.0 * 387.0 / 400.0);
+    // Another file's reads are its own, and so are another server's.
+    report.network.transfers = pieces(30, 32 << 10);
+    close(found(&report, "http-reads").seconds, 0.3 * 29.0 / 30.0);
+    for one in &mut report.network.transfers[15..] {
+        one.server = "10.0.0.2".into();
+    }
+    assert_eq!(ids(&report), Vec::<String>::new());
+    // Large ones are few, and TFTP's are files.
+    report.network.transfers = pieces(400, LARGE_READ);
+    assert_eq!(ids(&report), Vec::<String>::new());
+    report.network.transfers = pieces(400, LARGE_READ - 1);
+    assert_eq!(ids(&report), ["http-reads"]);
+    report.network.transfers = pieces(400, 32 << 10);
+    for one in &mut report.network.transfers {
+        one.protocol = Protocol::Tftp;
+    }
+    assert_eq!(ids(&report), Vec::<String>::new());
+}
+
+/// From this on a read is none of many small ones.
+const LARGE_READ: u64 = 256 << 10;
+
 #[cfg(feature = "checkpoints")]
 #[test]
 fn checkpoints_are_told_as_the_parts_between_them() {

@@ -6,6 +6,7 @@ mod checkpoints;
 mod dry_boots;
 mod files;
 mod firmware;
+mod http;
 mod lacp;
 mod ladder;
 mod machine;
@@ -147,7 +148,8 @@ pub(crate) const ALL: &[Rule] = &[
     of_boot("loss", transfer::loss),
     of_boot("slow-server", transfer::slow_server),
     of_boot("slow-machine", transfer::slow_machine),
-    of_boot("http-window", transfer::http_window),
+    of_boot("http-window", http::http_window),
+    of_boot("http-reads", http::http_reads),
     rule("pcie", machine::pcie),
     rule("uncached-memory", memory::uncached),
     rule("bounced-dma", memory::bounced),

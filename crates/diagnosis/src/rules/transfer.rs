@@ -10,10 +10,10 @@ use wireboot_report::sweep::{self, By, Cell};
 use super::{Boot, Found, advice, listed, time};
 
 /// Files below this are not worth tuning for.
-const LARGE_BYTES: u64 = 1 << 18;
+pub(super) const LARGE_BYTES: u64 = 1 << 18;
 
 /// Below this nothing is worth changing.
-const WORTH_S: f64 = 0.2;
+pub(super) const WORTH_S: f64 = 0.2;
 
 /// A window with which round trips hardly count any more (RFC 7440's own measurements end at 64).
 const GOOD_WINDOW: f64 = 64.0;
@@ -25,7 +25,10 @@ const GOOD_BLOCK: f64 = 1468.0;
 const SERVERS_OWN_S: f64 = 0.005;
 const MANY: f64 = 5.0;
 
-fn large<'a>(boot: &Boot<'a>, protocol: Protocol) -> impl Iterator<Item = &'a Transfer> + use<'a> {
+pub(super) fn large<'a>(
+    boot: &Boot<'a>,
+    protocol: Protocol,
+) -> impl Iterator<Item = &'a Transfer> + use<'a> {
     boot.network
         .transfers
         .iter()
@@ -33,7 +36,7 @@ fn large<'a>(boot: &Boot<'a>, protocol: Protocol) -> impl Iterator<Item = &'a Tr
 }
 
 /// Waits for the server that are no stall.
-fn turning_s(one: &Transfer) -> f64 {
+pub(super) fn turning_s(one: &Transfer) -> f64 {
     (one.server_wait_s - one.server_stalled_s).max(0.0)
 }
 
@@ -50,7 +53,7 @@ fn way_s(one: &Transfer) -> f64 {
 }
 
 /// The server is slower than the way to it.
-fn server_is_slow(one: &Transfer) -> bool {
+pub(super) fn server_is_slow(one: &Transfer) -> bool {
     let (Some(shortest), true) = (one.shortest_server_wait_s, one.turns > 0) else {
         return false;
     };
@@ -161,7 +164,7 @@ fn option(list: &str, name: &str) -> Option<u32> {
         .and_then(|(_, value)| value.parse().ok())
 }
 
-fn files(found: &[&Transfer]) -> String {
+pub(super) fn files(found: &[&Transfer]) -> String {
     listed(found.iter().map(|one| one.file.as_str()))
 }
 
@@ -311,7 +314,7 @@ pub(super) fn fragments(boot: &Boot<'_>) -> Option<Found> {
 }
 
 /// A sum that a stranger's report cannot make overflow.
-fn total(numbers: impl Iterator<Item = u64>) -> u64 {
+pub(super) fn total(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
@@ -456,36 +459,4 @@ pub(super) fn slow_machine(boot: &Boot<'_>) -> Option<Found> {
 fn mbits(one: &Transfer) -> String {
     let seconds = one.seconds().max(1e-6);
     format!("{:.0}", one.bytes as f64 * 8.0 / seconds / 1e6)
-}
-
-/// TCP windows that a round trip empties.
-pub(super) fn http_window(boot: &Boot<'_>) -> Option<Found> {
-    /// Without window scaling (RFC 7323) there is no larger one.
-    const UNSCALED: u64 = 65535;
-    let found: Vec<&Transfer> = large(boot, Protocol::Http)
-        .filter(|one| one.window_bytes <= UNSCALED && !server_is_slow(one))
-        .filter(|one| turning_s(one) >= 0.2 * one.seconds())
-        .collect();
-    let waits: f64 = found.iter().map(|one| turning_s(one)).sum();
-    let worst = found.iter().max_by_key(|one| one.bytes)?;
-    // With windows of 1 MiB, one wait of sixteen is left.
-    let lost = waits * 15.0 / 16.0;
-    if lost < WORTH_S {
-        return None;
-    }
-    Some(Found {
-        label: "HTTP in windows of 64 KiB".into(),
-        seconds: lost,
-        evidence: format!(
-            "{}: the machine offers {} bytes at most; between its {} acknowledgements and the server's next packet {} went by",
-            files(&found),
-            worst.window_bytes,
-            worst.turns,
-            time(waits)
-        ),
-        advice: advice([
-            "the machine's TCP does not scale windows. A server that is nearer helps; so does a program that fetches with larger ones, as wireboot does",
-        ]),
-        expected_s: Some(waits - lost),
-    })
 }
