@@ -8,7 +8,7 @@
 //! makes a hundred such calls and more for a packet.
 
 use super::record::{self, Record};
-use super::services::{ALL, COUNT, is_frame};
+use super::services::{ALL, COUNT, is_brief, is_frame};
 use crate::shim::Original;
 use core::arch::{naked_asm, x86_64::_rdtsc};
 use core::ffi::c_void;
@@ -24,19 +24,45 @@ pub(super) static RECORD: Record = Record::new();
 /// Whether the calls' times are taken.
 pub(super) static TIMED: AtomicBool = AtomicBool::new(false);
 
-/// Services whose results are looked at in any case.
-const FRAMES: [bool; COUNT] = {
-    let mut frames = [false; COUNT];
+/// How a service's calls are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// They are timed where that is asked for, else counted.
+    Timed,
+    /// Their results are looked at in any case.
+    Frame,
+    /// They are only counted: a look takes longer than such a call does.
+    Brief,
+}
+
+const LOOKS: [Look; COUNT] = {
+    let mut looks = [Look::Timed; COUNT];
     let mut number = 0;
     while number < COUNT {
         #[expect(clippy::indexing_slicing, reason = "checked when it is compiled")]
         {
-            frames[number] = is_frame(ALL[number].table, ALL[number].offset);
+            let (table, offset) = (ALL[number].table, ALL[number].offset);
+            if is_frame(table, offset) {
+                looks[number] = Look::Frame;
+            } else if is_brief(table, offset) {
+                looks[number] = Look::Brief;
+            }
         }
         number += 1;
     }
-    frames
+    looks
 };
+
+impl Look {
+    /// Whether the call's end is waited for.
+    fn waits(self, timed: bool) -> bool {
+        match self {
+            Self::Timed => timed,
+            Self::Frame => true,
+            Self::Brief => false,
+        }
+    }
+}
 
 /// In what `enter` answers: the call's end is waited for. No address has this bit, as firmware maps memory to its own address.
 const WAITED_FOR: u32 = 63;
@@ -52,8 +78,8 @@ extern "efiapi" fn enter(service: usize, caller: usize, stack: usize) -> usize {
     // It was noted before the entry was put into the member.
     let original = ORIGINALS.get(service).and_then(Original::get);
     let original = original.map_or(0, |function| function as usize);
-    let frame = FRAMES.get(service).is_some_and(|frame| *frame);
-    let waited = if frame || TIMED.load(Ordering::Relaxed) {
+    let look = LOOKS.get(service).copied().unwrap_or(Look::Timed);
+    let waited = if look.waits(TIMED.load(Ordering::Relaxed)) {
         RECORD.begin(service, caller, stack, now)
     } else {
         RECORD.count(service, caller);
@@ -257,9 +283,9 @@ const COUNTING: [unsafe extern "efiapi" fn(); COUNT] = of_each_service!(counting
 /// The linker keeps naked functions that nobody calls. Inline, they are built for programs that trace, and for no other.
 #[inline]
 pub(super) fn entries(timed: bool) -> impl Iterator<Item = Function> {
-    let both = ENTRIES.into_iter().zip(COUNTING).zip(FRAMES);
-    both.map(move |((full, counting), frame)| {
-        let entry = if timed || frame { full } else { counting };
+    let both = ENTRIES.into_iter().zip(COUNTING).zip(LOOKS);
+    both.map(move |((full, counting), look)| {
+        let entry = if look.waits(timed) { full } else { counting };
         entry as Function
     })
 }
@@ -304,6 +330,9 @@ mod tests {
         two: Two,
     }
 
+    /// The number of the first that is used here; both are timed.
+    const FIRST: usize = 1;
+
     fn shimmed(members: &mut Members, timed: bool) -> Vec<Shim> {
         RECORD.clear();
         TIMED.store(timed, Ordering::Relaxed);
@@ -311,10 +340,12 @@ mod tests {
             NonNull::from(&mut members.many).cast(),
             NonNull::from(&mut members.two).cast(),
         ];
-        let numbered = places.into_iter().zip(entries(timed)).zip(&ORIGINALS);
+        let services = entries(timed).zip(&ORIGINALS).skip(FIRST);
         // SAFETY: the members live until the shims are gone; an entry behaves as what it replaces.
-        numbered
-            .map(|((place, entry), original)| unsafe {
+        places
+            .into_iter()
+            .zip(services)
+            .map(|(place, (entry, original))| unsafe {
                 shim::replace(place, None, entry, original).unwrap()
             })
             .collect()
@@ -344,9 +375,9 @@ mod tests {
             let mut ticks = [0; 2];
             let (sites, lost) = RECORD.read();
             for site in sites {
-                calls[site.service] += site.calls;
-                succeeded[site.service] += site.succeeded;
-                ticks[site.service] += site.ticks;
+                calls[site.service - FIRST] += site.calls;
+                succeeded[site.service - FIRST] += site.succeeded;
+                ticks[site.service - FIRST] += site.ticks;
             }
             assert_eq!((calls, lost), ([5, 2], 0));
             assert_eq!(succeeded, if timed { [0, 1] } else { [0, 0] });
@@ -356,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_looked_at_where_calls_are_only_counted() {
-        let names: Vec<_> = ALL
-            .iter()
-            .zip(FRAMES)
-            .filter_map(|(service, frame)| frame.then_some(service.name))
-            .collect();
+    fn frames_are_looked_at_where_calls_are_only_counted_and_what_is_brief_is_only_counted() {
+        let names = |wanted: fn(Look) -> bool| -> Vec<_> {
+            let services = ALL.iter().zip(LOOKS).filter(|(_, look)| wanted(*look));
+            services.map(|(service, _)| service.name).collect()
+        };
         use super::super::services::{RECEIVE, TRANSMIT};
-        assert_eq!(names, [TRANSMIT, RECEIVE]);
+        assert_eq!(names(|look| look.waits(false)), [TRANSMIT, RECEIVE]);
+        assert_eq!(names(|look| !look.waits(true)), ["RaiseTPL"]);
     }
 }

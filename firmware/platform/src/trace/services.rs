@@ -400,6 +400,11 @@ pub const RECEIVE: &str = "SNP.Receive";
 /// The name of the service that sends frames.
 pub const TRANSMIT: &str = "SNP.Transmit";
 
+/// Whether a call takes less time than to look how long it takes: it sets a number, and what it makes wait comes with `RestoreTPL`.
+pub(super) const fn is_brief(table: Table, offset: usize) -> bool {
+    matches!(table, Table::Boot) && offset == offset_of!(BootServices, raise_tpl)
+}
+
 /// Whether a call's result is looked at where calls are only counted: those that succeed are the packets.
 pub(super) const fn is_frame(table: Table, offset: usize) -> bool {
     matches!(table, Table::Snp)

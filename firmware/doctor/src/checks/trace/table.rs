@@ -19,7 +19,7 @@ pub(super) struct Place<'a> {
     pub ticks: u64,
 }
 
-/// The rows: those with the longest times, and the most calls. Times are told where calls were `timed`.
+/// The rows: those with the longest times, and the most calls. Times are told where calls were `timed`; those of some services never are.
 pub(super) fn rows<'a>(
     places: impl Iterator<Item = Place<'a>>,
     timed: bool,
@@ -53,7 +53,7 @@ pub(super) fn rows<'a>(
             service: service.to_string(),
             image: String::from(image),
             calls,
-            own_s: timed.then(|| seconds(ticks)),
+            own_s: (timed && ticks > 0).then(|| seconds(ticks)),
         })
         .collect()
 }
@@ -77,6 +77,12 @@ mod tests {
             let both = (0..200).map(|one| place("a", one % 100));
             both.chain((0..2).map(|_| place("b", 3)))
         };
+        let brief = Place {
+            ticks: 0,
+            ..place("brief", 1)
+        };
+        let rows_of_brief = rows([brief].into_iter(), true, |ticks| ticks as f64);
+        assert_eq!(rows_of_brief.first().unwrap().own_s, None);
         for timed in [false, true] {
             let rows = rows(places(), timed, |ticks| ticks as f64);
             assert_eq!(rows.len(), ROWS + if timed { 1 } else { 2 });
