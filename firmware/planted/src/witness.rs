@@ -1,6 +1,9 @@
 //! Whether programs leave the firmware as they found it: a witness who is not the program. It looks when the firmware is first ready to boot, and
 //! whenever it is again, as it is when a program has come back, and says on the console what differs.
 
+mod drivers;
+mod dxe;
+
 use crate::{appearing, services};
 use core::ffi::c_void;
 use core::mem::{MaybeUninit, offset_of};
@@ -30,13 +33,16 @@ const MOST_VARIABLES: usize = 1024;
 type Part = (&'static CStr16, fn() -> Option<u64>);
 
 /// What is looked at.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 10] = [
     (cstr16!(" boot services"), boot_services),
     (cstr16!(" runtime services"), runtime_services),
     (cstr16!(" console"), console),
     (cstr16!(" interrupts"), interrupts),
     (cstr16!(" network interfaces"), network_interfaces),
     (cstr16!(" PCI functions"), pci_functions),
+    (cstr16!(" drivers"), drivers_of_cards),
+    (cstr16!(" timer"), dxe::timer_period),
+    (cstr16!(" memory types"), dxe::memory_types),
     (cstr16!(" variables"), variables),
 ];
 
@@ -217,6 +223,12 @@ fn pci_functions() -> Option<u64> {
     of_all(&PciIoProtocol::GUID, 0, offset_of!(PciIoProtocol, rom_size))
 }
 
+/// Who drives the PCI functions, and the network interfaces above them.
+fn drivers_of_cards() -> Option<u64> {
+    let of_pci = drivers::of_all(&PciIoProtocol::GUID)?;
+    Some(of_pci.wrapping_add(drivers::of_all(&SimpleNetwork::GUID)?.rotate_left(1)))
+}
+
 /// The firmware writes them itself with each boot option: which it is, and how much memory of each type was in use.
 const ITS_OWN: [&CStr16; 2] = [cstr16!("BootCurrent"), cstr16!("MemoryTypeInformation")];
 
@@ -293,7 +305,7 @@ mod tests {
         let first: Sums = [Some(1); PARTS.len()];
         assert_eq!(differing(&first, &first).count(), 0);
         let mut now = first;
-        now[6] = Some(2);
+        now[9] = Some(2);
         now[3] = None;
         let names: Vec<_> = differing(&first, &now).map(ToString::to_string).collect();
         assert_eq!(names, [" interrupts", " variables"]);

@@ -83,7 +83,7 @@ pub(super) unsafe fn replace(vector: u8, chained: bool, positions: &mut [Positio
     let first = positions.as_mut_ptr();
     SHARED.positions.store(first, Ordering::Relaxed);
     VECTOR.store(vector, Ordering::Relaxed);
-    without_interrupts(|| {
+    uninterrupted(|| {
         // SAFETY: the processor's own register says that the table is there. The firmware keeps it in memory that it writes itself.
         let before = unsafe { gate.read_volatile() };
         SHARED.original.store(handler(before), Ordering::Relaxed);
@@ -96,27 +96,50 @@ pub(super) unsafe fn replace(vector: u8, chained: bool, positions: &mut [Positio
 
 /// Puts the firmware's gate back. Where somebody else has replaced ours, they may go on to it at any time: it stays, and `left` says so.
 pub(super) fn restore(left: &AtomicBool) {
+    // SAFETY: as in `replace`.
+    unsafe { restore_in(gate(VECTOR.load(Ordering::Relaxed)), left) };
+}
+
+/// The same with the gate that was replaced, where it is still to be found.
+///
+/// # Safety
+/// As [`put_back`].
+unsafe fn restore_in(gate: Option<ptr::NonNull<[u32; 4]>>, left: &AtomicBool) {
     let original = SHARED.original.load(Ordering::Relaxed);
     if original == 0 {
         return;
     }
-    let put = gate(VECTOR.load(Ordering::Relaxed)).is_some_and(|gate| {
-        without_interrupts(|| {
-            // SAFETY: as in `replace`.
-            let now = unsafe { gate.read_volatile() };
-            let is_ours = handler(now) == ours();
-            if is_ours {
-                // SAFETY: as in `replace`; this is how the firmware had it.
-                unsafe { gate.write_volatile(leading_to(now, original)) };
-            }
-            is_ours
-        })
-    });
-    if put {
+    // SAFETY: the caller's word.
+    let put = |gate| uninterrupted(|| unsafe { put_back(gate, original) });
+    if gate.is_some_and(put) {
         SHARED.original.store(0, Ordering::Relaxed);
     } else {
         left.store(true, Ordering::Relaxed);
     }
+}
+
+/// With interrupts off. A test's process has none, and may not switch them off.
+fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
+    if cfg!(test) {
+        run()
+    } else {
+        without_interrupts(run)
+    }
+}
+
+/// Has a gate that leads to ours lead to the firmware's handler again. False, with nothing changed, where it leads elsewhere.
+///
+/// # Safety
+/// The gate is there, and nobody else writes it meanwhile.
+unsafe fn put_back(gate: ptr::NonNull<[u32; 4]>, original: u64) -> bool {
+    // SAFETY: the caller's word.
+    let now = unsafe { gate.read_volatile() };
+    let is_ours = handler(now) == ours();
+    if is_ours {
+        // SAFETY: the same; this is how the firmware had it.
+        unsafe { gate.write_volatile(leading_to(now, original)) };
+    }
+    is_ours
 }
 
 /// The gate of a vector in the calling processor's table.
@@ -212,5 +235,44 @@ mod tests {
         assert_eq!(other[0] >> 16, 0x38);
         assert_eq!(other[1] & 0xffff, 0x8e00);
         assert_eq!(leading_to(other, handler(gate)), gate);
+    }
+
+    #[test]
+    fn a_gate_that_somebody_else_has_replaced_stays_as_it_is() {
+        let firmwares = [0x0038_7788, 0x5566_8e00, 0x1122_3344, 0];
+        let put = |gate: &mut [u32; 4]| {
+            // SAFETY: a gate of the test's own.
+            unsafe { put_back(ptr::NonNull::from(gate), handler(firmwares)) }
+        };
+        let mut gate = leading_to(firmwares, ours());
+        assert!(put(&mut gate));
+        assert_eq!(gate, firmwares);
+        let others = leading_to(firmwares, ours() ^ 0x1_0000_0000);
+        let mut gate = others;
+        assert!(!put(&mut gate));
+        assert_eq!(gate, others);
+    }
+
+    #[test]
+    fn where_it_stays_the_machine_is_not_as_it_was_found() {
+        let left = AtomicBool::new(false);
+        // SAFETY: here and below, gates of the test's own.
+        let restore_in = |gate| unsafe { restore_in(gate, &left) };
+        restore_in(None);
+        assert!(!left.load(Ordering::Relaxed), "nothing was replaced");
+        let firmwares = [0x0038_7788, 0x5566_8e00, 0x1122_3344, 0];
+        let mut ours = leading_to(firmwares, ours());
+        SHARED.original.store(handler(firmwares), Ordering::Relaxed);
+        restore_in(Some(ptr::NonNull::from(&mut ours)));
+        assert!(!left.load(Ordering::Relaxed) && !is_replaced());
+        let mut others = leading_to(firmwares, 0x2000);
+        SHARED.original.store(handler(firmwares), Ordering::Relaxed);
+        for gate in [Some(ptr::NonNull::from(&mut others)), None] {
+            left.store(false, Ordering::Relaxed);
+            restore_in(gate);
+            assert!(left.load(Ordering::Relaxed));
+            assert!(is_replaced(), "nobody else is to replace it now");
+        }
+        SHARED.original.store(0, Ordering::Relaxed);
     }
 }
