@@ -30,6 +30,7 @@ pub mod payload;
 pub mod progress;
 pub mod qemu;
 mod qmp;
+pub mod results;
 pub mod sender;
 pub mod server;
 pub mod snapshot;

@@ -13,13 +13,14 @@ use nix::unistd::geteuid;
 use serde::Serialize;
 use serde_json::Value;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::progress;
 use wireboot_lab::qemu::Accelerator;
+use wireboot_lab::results::ResultsArgs;
 use wireboot_lab::statistics::median;
 use wireboot_report::Report;
 use wireboot_report::network::{Network, Outcome, Transfer};
@@ -41,15 +42,8 @@ pub struct AccuracyArgs {
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]
     accel: AcceleratorChoice,
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    json: Option<PathBuf>,
-    /// Write the table to FILE as Markdown
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    markdown: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
 }
 
 /// For one examination.
@@ -89,7 +83,7 @@ pub(crate) fn run(arguments: &AccuracyArgs) -> Result<ExitCode> {
     }
     let doctor = firmware_program(None, "doctor.efi").context("make build makes it")?;
     let lab = Lab::enter()?;
-    let busy = host::quiet(arguments.force)?;
+    let busy = arguments.results.quiet()?;
     let accelerator = arguments.accel.choose(&lab)?;
     let mtu = NetworkOptions::default().mtu;
     let host = Host::new(
@@ -116,8 +110,7 @@ pub(crate) fn run(arguments: &AccuracyArgs) -> Result<ExitCode> {
             compared.take(round, what, examiner.throughput(words, what));
             bar.inc(1);
         }
-        wireboot_output::json(arguments.json.as_deref(), &compared)?;
-        wireboot_output::text(arguments.markdown.as_deref(), || compared.markdown())?;
+        arguments.results.write(&compared, || compared.markdown())?;
     }
     bar.finish_and_clear();
     println!("{}", compared.text());

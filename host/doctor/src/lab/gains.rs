@@ -17,13 +17,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::unistd::geteuid;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::progress;
 use wireboot_lab::qemu::Accelerator;
+use wireboot_lab::results::ResultsArgs;
 use wireboot_report::Report;
 
 use super::site::Fault;
@@ -61,15 +62,8 @@ pub struct FaultsArgs {
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]
     accel: AcceleratorChoice,
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    json: Option<PathBuf>,
-    /// Write the table to FILE as Markdown
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    markdown: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
 }
 
 /// For one boot or examination.
@@ -114,7 +108,7 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
         planted: program(planted::PROGRAM)?,
     };
     let lab = Lab::enter()?;
-    let busy = host::quiet(arguments.force)?;
+    let busy = arguments.results.quiet()?;
     let accelerator = arguments.accel.choose(&lab)?;
     let mtu = NetworkOptions::default().mtu;
     let wireboot = Some(programs.wireboot.as_path());
@@ -338,8 +332,7 @@ fn table(faults: &[&Planted], known: &Known, failures: &[String], host: &Host) -
 impl Table {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &FaultsArgs) -> Result<()> {
-        wireboot_output::json(arguments.json.as_deref(), self)?;
-        wireboot_output::text(arguments.markdown.as_deref(), || self.markdown())
+        arguments.results.write(self, || self.markdown())
     }
 }
 

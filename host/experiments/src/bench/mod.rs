@@ -38,12 +38,13 @@ use stacks::{Server, Stack, Start};
 use trial::{BenchTestbed, Measured};
 use wireboot_lab::accel;
 use wireboot_lab::guest;
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::packages::Package;
 use wireboot_lab::progress;
+use wireboot_lab::results::ResultsArgs;
 use wireboot_lab::statistics::median;
 
 /// Measure network boot stacks side by side: wireboot, stock UEFI, iPXE, GRUB and a Linux guest
@@ -53,9 +54,6 @@ use wireboot_lab::statistics::median;
 /// Newer firmware and iPXE, and the guest's kernel, are fetched from Debian's mirror into the user's cache; the system is not changed. Needs root.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub json: Option<PathBuf>,
     /// Draw Mbit/s by stack into FILE as SVG
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub plot: Option<PathBuf>,
@@ -83,12 +81,8 @@ pub struct BenchArgs {
     /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
-    /// Write all figures to FILE as tables in Markdown, cold memory beside warm
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub markdown: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
     /// Receive a stream from memory, and end: what is counted as instructions per byte
     #[arg(long, hide = true, value_name = "STREAM")]
     pub receive: Option<instructions::Stream>,
@@ -155,7 +149,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
         bail!("no stack to measure: wireboot lab bench --list shows their names");
     }
 
-    let busy = host::quiet(args.force)?;
+    let busy = args.results.quiet()?;
     let unable = absent.iter().filter(|absent| !absent.able).count();
     let lab = Lab::enter()?;
     let network = Network::new(&lab, NetworkOptions::of(args.ip))?;
@@ -438,8 +432,7 @@ impl Run<'_> {
 impl BenchReport {
     /// Writes the files that were asked for.
     fn save(&self, args: &BenchArgs) -> Result<()> {
-        wireboot_output::json(args.json.as_deref(), self)?;
-        wireboot_output::text(args.markdown.as_deref(), || markdown::tables(self))?;
+        args.results.write(self, || markdown::tables(self))?;
         if let Some(file) = &args.plot {
             plot::draw(self, file)?;
         }

@@ -9,17 +9,17 @@
 mod report;
 mod testbed;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
+use wireboot_lab::results::ResultsArgs;
 use wireboot_lab::{guest, loaders};
 
 use report::CheckpointsReport;
@@ -42,15 +42,8 @@ pub struct CheckpointsArgs {
     /// What runs the guest's instructions
     #[arg(long, value_enum, default_value = "auto")]
     pub accel: AcceleratorChoice,
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub json: Option<PathBuf>,
-    /// Write the table to FILE as Markdown
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub markdown: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
 }
 
 /// For one boot.
@@ -75,7 +68,7 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
         recorder: program("recorder.efi")?,
     };
     let lab = Lab::enter()?;
-    let busy = host::quiet(arguments.force)?;
+    let busy = arguments.results.quiet()?;
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
     bar.set_message("has the firmware load recorder.efi");
@@ -95,7 +88,6 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     }
     bar.finish_and_clear();
     println!("{}", report.text());
-    wireboot_output::json(arguments.json.as_deref(), &report)?;
-    wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())?;
+    arguments.results.write(&report, || report.markdown())?;
     Ok(())
 }

@@ -32,11 +32,12 @@ use crate::bench::{stacks, twice};
 use trial::{IP, LoaderTestbed};
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, NetworkOptions};
 use wireboot_lab::packages::Package;
 use wireboot_lab::progress;
+use wireboot_lab::results::ResultsArgs;
 
 /// Measure boot loaders over wireboot's network beside the same loaders over stock UEFI
 ///
@@ -61,21 +62,14 @@ pub struct LoadersArgs {
     /// Loaders with a network stack of their own over wireboot's network with the setting `near-end 0`, too
     #[arg(long)]
     pub without_near_end: bool,
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub json: Option<PathBuf>,
     /// Draw how many times as fast as over stock firmware each is into FILE as SVG
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub plot: Option<PathBuf>,
-    /// Write all figures to FILE as a table in Markdown
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub markdown: Option<PathBuf>,
     /// Network boot program to measure [default: the wireboot.efi beside this program]
     #[arg(long, value_name = "FILE")]
     pub nbp: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
     /// List the loaders' short names, and end
     #[arg(long)]
     pub list: bool,
@@ -126,7 +120,7 @@ pub fn run(arguments: LoadersArgs) -> Result<()> {
         command: std::env::current_exe().context("finding this program's own file")?,
     };
     let lab = Lab::enter()?;
-    let busy = host::quiet(arguments.force)?;
+    let busy = arguments.results.quiet()?;
     let plan = Plan {
         loaders: all,
         networks,
@@ -250,8 +244,7 @@ fn trials(plan: &Plan) -> impl Iterator<Item = (usize, bool, usize)> {
 impl LoadersReport {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &LoadersArgs) -> Result<()> {
-        wireboot_output::json(arguments.json.as_deref(), self)?;
-        wireboot_output::text(arguments.markdown.as_deref(), || self.markdown())?;
+        arguments.results.write(self, || self.markdown())?;
         if let Some(file) = &arguments.plot {
             plot::draw(self, file)?;
         }

@@ -34,12 +34,13 @@ use trial::NicTestbed;
 use wireboot_lab::accel;
 use wireboot_lab::boot::firmware_program;
 use wireboot_lab::guest;
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::packages::Package;
 use wireboot_lab::progress;
+use wireboot_lab::results::ResultsArgs;
 
 /// Measure `wireboot nic` beside QEMU's tap and DPDK's
 ///
@@ -60,18 +61,11 @@ pub struct NicArgs {
     /// Size of the file in MiB [default: 64, quick: 8]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub mib: Option<u64>,
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub json: Option<PathBuf>,
     /// Draw the ratios into FILE as SVG
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub plot: Option<PathBuf>,
-    /// Write all figures to FILE as a table in Markdown
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub markdown: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
     /// List the short names, and end
     #[arg(long)]
     pub list: bool,
@@ -117,7 +111,7 @@ pub fn run(arguments: NicArgs) -> Result<()> {
     let wireboot = beside("wireboot.efi")?;
     let doctor = beside("doctor.efi")?;
     let lab = Lab::enter()?;
-    let busy = host::quiet(arguments.force)?;
+    let busy = arguments.results.quiet()?;
     let ip = IpVersion::V4;
     let network = Network::new(&lab, NetworkOptions::of(ip))?;
     let accelerator = accel::best(&lab, false)?;
@@ -256,8 +250,7 @@ impl Figures {
 impl NicReport {
     /// Writes the files that were asked for.
     fn save(&self, arguments: &NicArgs) -> Result<()> {
-        wireboot_output::json(arguments.json.as_deref(), self)?;
-        wireboot_output::text(arguments.markdown.as_deref(), || self.markdown())?;
+        arguments.results.write(self, || self.markdown())?;
         if let Some(file) = &arguments.plot {
             self.draw(file)?;
         }

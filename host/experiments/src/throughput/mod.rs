@@ -9,8 +9,6 @@
 mod report;
 mod trial;
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
@@ -18,12 +16,13 @@ use report::{Figures, ThroughputReport};
 use trial::{TRIALS, ThroughputTestbed};
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::guest::{self, Kernel};
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::packages::Package;
 use wireboot_lab::progress;
+use wireboot_lab::results::ResultsArgs;
 
 /// Measure what doctor.efi sends and receives by TCP and UDP (iperf3), beside what its driver can do and Linux in the same machine
 ///
@@ -40,15 +39,8 @@ pub struct ThroughputArgs {
     /// What runs the guests' instructions
     #[arg(long, value_enum, default_value = "auto")]
     pub accel: AcceleratorChoice,
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub json: Option<PathBuf>,
-    /// Write the table to FILE as Markdown
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub markdown: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
 }
 
 /// Measures, and tells. Call it before the program has threads: see [`Lab::enter`].
@@ -62,7 +54,7 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
     }
     let doctor = firmware_program(None, "doctor.efi").context("make build makes it")?;
     let lab = Lab::enter()?;
-    let busy = host::quiet(arguments.force)?;
+    let busy = arguments.results.quiet()?;
     let ip = IpVersion::V4;
     let network = Network::new(&lab, NetworkOptions::of(ip))?;
     let accelerator = arguments.accel.choose(&lab)?;
@@ -116,6 +108,5 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
 }
 
 fn save(report: &ThroughputReport<'_>, arguments: &ThroughputArgs) -> Result<()> {
-    wireboot_output::json(arguments.json.as_deref(), report)?;
-    wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())
+    arguments.results.write(report, || report.markdown())
 }

@@ -7,19 +7,18 @@
 mod report;
 mod trial;
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use report::{Rows, TtcpReport};
 use trial::{SETUPS, Setup, TtcpTestbed, VERSIONS};
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
-use wireboot_lab::host::{self, Host};
+use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::packages::Package;
 use wireboot_lab::progress;
+use wireboot_lab::results::ResultsArgs;
 
 /// Measure what messages of several sizes bring by TCP and UDP, and what a packet and a byte cost, card by card and driver by driver
 ///
@@ -36,15 +35,8 @@ pub struct TtcpArgs {
     /// What runs the guests' instructions
     #[arg(long, value_enum, default_value = "auto")]
     pub accel: AcceleratorChoice,
-    /// Write all figures to FILE as JSON
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub json: Option<PathBuf>,
-    /// Write the table to FILE as Markdown
-    #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
-    pub markdown: Option<PathBuf>,
-    /// Measure although the host is busy with something else
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    results: ResultsArgs,
 }
 
 /// Measures, and tells. Call it before the program has threads: see [`Lab::enter`].
@@ -55,7 +47,7 @@ pub fn run(arguments: TtcpArgs) -> Result<()> {
     let chosen = chosen(&arguments.only)?;
     let doctor = firmware_program(None, "doctor.efi").context("make build makes it")?;
     let lab = Lab::enter()?;
-    let busy = host::quiet(arguments.force)?;
+    let busy = arguments.results.quiet()?;
     let accelerator = arguments.accel.choose(&lab)?;
     let server = Package::installed("iperf3").context("the server of this measurement")?;
     let roms = Package::installed("ipxe-qemu").context("the cards' option ROMs")?;
@@ -119,8 +111,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Setup>> {
 }
 
 fn save(report: &TtcpReport<'_>, arguments: &TtcpArgs) -> Result<()> {
-    wireboot_output::json(arguments.json.as_deref(), report)?;
-    wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())
+    arguments.results.write(report, || report.markdown())
 }
 
 #[cfg(test)]

@@ -275,8 +275,7 @@ pub(super) fn run(testbed: &FaultTestbed<'_>, arguments: &FaultsArgs) -> Result<
             }
         }
         bar.inc(1);
-        wireboot_output::json(arguments.json.as_deref(), &named)?;
-        wireboot_output::text(arguments.markdown.as_deref(), || named.markdown())?;
+        arguments.results.write(&named, || named.markdown())?;
     }
     bar.finish_and_clear();
     println!("{}", named.text());
