@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fatfs::{Dir, FileSystem, FsOptions};
 use regex::Regex;
 use wireboot_doctor::lab::{
-    Examination, Fault, Trial, boot, examine_inside, examine_sampled, examine_until_esc,
+    Examination, Fault, Hardware, Trial, boot, examine_inside, examine_sampled, examine_until_esc,
 };
 use wireboot_doctor::{examine, shown, stick};
 use wireboot_lab::accel;
@@ -27,6 +27,7 @@ use wireboot_report::servers::Echoes;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
 use wireboot_report::{Profile, ProfiledImage, Report};
 
+use crate::firmware_drivers::BY_UNDI;
 use crate::fixture::{
     Fixture, PATIENCE, callers_program, doctor_program, expect, faulty_doctor, planted_program,
 };
@@ -130,12 +131,20 @@ fn inside_over(
     words: &str,
     goes_on: bool,
 ) -> Result<Report> {
-    let planted = planted_program()?;
     let trial = Trial {
         ip,
         faults,
-        planted: Some(&planted),
         ..Trial::healthy(accel::best(lab, false)?, LONGEST)
+    };
+    inside_of(lab, trial, words, goes_on)
+}
+
+/// The same of any trial.
+fn inside_of(lab: &Lab, trial: Trial<'_>, words: &str, goes_on: bool) -> Result<Report> {
+    let planted = planted_program()?;
+    let trial = Trial {
+        planted: Some(&planted),
+        ..trial
     };
     let program = doctor_program()?;
     let examination = Examination {
@@ -446,9 +455,16 @@ fn inside_and_outside(lab: &Lab) -> Result<(f64, f64)> {
     Ok((*inside_s, *outside_s))
 }
 
-/// A network without IPv4: the firmware loads its boot file over IPv6, and boots so afterwards.
+/// A network without IPv4: the firmware loads its boot file over IPv6, it and wireboot fetch a file in one size, Debian's iperf3 takes what is sent,
+/// and the firmware boots so afterwards.
 pub(crate) fn over_ipv6(lab: &Lab) -> Result<()> {
-    let report = inside_over(lab, IpVersion::V6, &[], "boot options=1", true)?;
+    let root = lab.scratch().join("root");
+    fs::create_dir_all(&root)?;
+    fs::write(root.join("swept"), vec![7; SWEPT])?;
+    let words = format!(
+        "boot options=1 sweep file=swept block=1448 window=50 rounds=1 iperf3={SERVER6} time=3"
+    );
+    let report = inside_over(lab, IpVersion::V6, &[], &words, true)?;
     findings(&report, &[])?;
     let dry = report.dry_boot().context("nothing was loaded")?;
     ensure!(dry.failure.is_none() && dry.packets > 100, "{dry:?}");
@@ -456,6 +472,44 @@ pub(crate) fn over_ipv6(lab: &Lab) -> Result<()> {
     let file = files.find(|one| one.file.ends_with(LOADED) && one.outcome == Outcome::Complete);
     let file = file.context("the boot file did not come")?;
     ensure!(file.server == SERVER6.to_string(), "{file:?}");
+    let came = |by| {
+        let mut cells = wireboot_report::sweep::of(&report.sweep, by, 6);
+        cells.any(|cell| cell.came() && cell.granted_window == Some(50))
+    };
+    ensure!(
+        came(By::Firmware) && came(By::Wireboot),
+        "{:?} {:?}",
+        report.sweep,
+        report.not_measured
+    );
+    let [sent] = &report.throughput[..] else {
+        bail!("{:?} {:?}", report.throughput, report.not_measured);
+    };
+    ensure!(sent.received_bytes() > 1 << 20, "{sent:?}");
+    Ok(())
+}
+
+/// A card that only its option ROM can drive: what the ROM's UNDI brings is measured, and the firmware boots by it afterwards.
+pub(crate) fn over_undi(lab: &Lab) -> Result<()> {
+    let hardware = Hardware {
+        card: Some("e1000".into()),
+        rom: Some("/usr/lib/ipxe/qemu/efi-e1000.rom".into()),
+        ..Hardware::default()
+    };
+    let trial = Trial {
+        hardware: &hardware,
+        ..Trial::healthy(accel::best(lab, false)?, LONGEST)
+    };
+    let words = "frames iperf3=10.77.0.1 driver=undi time=3";
+    let report = inside_of(lab, trial, words, true)?;
+    has_all_frames(&report)?;
+    let [sent] = &report.throughput[..] else {
+        bail!("{:?}", report.throughput);
+    };
+    ensure!(
+        sent.driver == BY_UNDI && sent.received_bytes() > 1 << 20,
+        "{sent:?}"
+    );
     Ok(())
 }
 

@@ -448,6 +448,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_on_newest_firmware", doctor::newest_firmware),
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_over_ipv6", doctor::over_ipv6),
+    ("doctor_over_undi", doctor::over_undi),
     ("doctor_calls_and_samples", doctor::calls_and_samples),
     (
         "doctor_profile_as_qemu_sees_it",
