@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use std::env;
 use std::fs;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 /// The packages of the firmware programs, and the names of their programs.
@@ -75,6 +75,13 @@ pub(crate) fn all_small() -> Result<()> {
         ensure!(kib <= most, "{program} has {kib} KiB, {most} at most");
     }
     Ok(())
+}
+
+/// Where the copy is made: another place for each program, `wireboot` and `wireboot.efi`, too, which come at the same time.
+fn beside(program: &Path) -> PathBuf {
+    let mut name = program.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
 }
 
 fn firmware(dist: &Path) -> Result<()> {
@@ -178,7 +185,7 @@ fn lab(command: &str, arguments: &[String]) -> Result<()> {
 
 /// Copies in one go for everybody else: a program that runs keeps its old file.
 fn install(from: &Path, to: &Path) -> Result<()> {
-    let fresh = to.with_extension("new");
+    let fresh = beside(to);
     fs::copy(from, &fresh)
         .and_then(|_| fs::rename(&fresh, to))
         .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
@@ -189,4 +196,16 @@ fn install(from: &Path, to: &Path) -> Result<()> {
         size / 1024
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_programs_are_copied_by_one_place() {
+        let places: BTreeSet<_> = PROGRAMS.iter().map(|one| beside(Path::new(one))).collect();
+        assert_eq!(places.len(), PROGRAMS.len());
+    }
 }

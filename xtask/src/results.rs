@@ -256,6 +256,8 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     if wanted.iter().any(|one| one.name == "nic") {
         apt::ensure(apt::DPDK)?;
     }
+    // Whoever commits while it measures changes no program.
+    let commit = build::commit();
     let mut failed = Vec::new();
     for one in wanted {
         println!("\n== {}", one.name);
@@ -263,8 +265,9 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
         let measured = measure(one);
         let seconds = start.elapsed().as_secs_f64();
         println!("{seconds:.0} s");
-        contents::note(one, MEASUREMENTS, measured.is_ok().then_some(seconds))?;
-        if let Err(error) = measured {
+        let is_good = measured.is_ok().then_some(seconds);
+        let noted = contents::note(one, MEASUREMENTS, &commit, is_good);
+        if let Err(error) = measured.and(noted) {
             println!("{error:#}");
             failed.push(one.name);
         }

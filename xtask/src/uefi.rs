@@ -66,7 +66,11 @@ impl Toolchain {
     pub(crate) fn cargo(&self, command: &str) -> Command {
         let mut flags = vec![without_cargo_home()];
         let mut cargo = match self {
-            Self::Host => shell::cargo(),
+            Self::Host => {
+                let own = std::env::var("RUSTFLAGS").unwrap_or_default();
+                flags.extend(own.split_whitespace().map(str::to_owned));
+                shell::cargo()
+            }
             Self::Debian => {
                 flags.push("-Clinker-flavor=lld-link".into());
                 debian_cargo()
