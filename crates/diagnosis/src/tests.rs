@@ -930,26 +930,46 @@ fn many_small_reads_of_a_file_wait_for_each() {
     );
     // Where they overlap, the time that went by is all that they waited.
     for (at, one) in report.network.transfers.iter_mut().enumerate() {
-        (one.start_s, one.answer_s, one.end_s) = (at as f64 * 0.0025, Some(1.0), 1.0);
+        let start_s = at as f64 * 0.0025;
+        (one.start_s, one.answer_s, one.end_s) = (start_s, Some(start_s + 0.25), start_s + 0.26);
     }
-    close(found(&report, "http-reads").seconds, 1.0 * 387.0 / 400.0);
+    let overlapping_s = 399.0 * 0.0025 + 0.25;
+    close(
+        found(&report, "http-reads").seconds,
+        overlapping_s * 387.0 / 400.0,
+    );
     // Another file's reads are its own, and so are another server's.
-    report.network.transfers = pieces(30, 32 << 10);
-    close(found(&report, "http-reads").seconds, 0.3 * 29.0 / 30.0);
-    for one in &mut report.network.transfers[15..] {
+    report.network.transfers = pieces(40, 32 << 10);
+    close(found(&report, "http-reads").seconds, 0.4 * 38.0 / 40.0);
+    for one in &mut report.network.transfers[25..] {
         one.server = "10.0.0.2".into();
     }
     assert_eq!(ids(&report), Vec::<String>::new());
-    // Large ones are few, and TFTP's are files.
+    // What is asked for again and again is small itself; a refusal has no byte of the file.
+    report.network.transfers = pieces(400, 2 << 10);
+    assert_eq!(ids(&report), Vec::<String>::new());
+    report.network.transfers = pieces(400, 32 << 10);
+    for one in &mut report.network.transfers {
+        one.outcome = Outcome::Refused;
+    }
+    assert!(!ids(&report).contains(&"http-reads".to_string()));
+    // Large ones are few, also beside small ones; TFTP's are files.
     report.network.transfers = pieces(400, LARGE_READ);
     assert_eq!(ids(&report), Vec::<String>::new());
     report.network.transfers = pieces(400, LARGE_READ - 1);
-    assert_eq!(ids(&report), ["http-reads"]);
+    report.network.transfers.extend(pieces(1, 200 << 20));
+    assert!(ids(&report).contains(&"http-reads".to_string()));
     report.network.transfers = pieces(400, 32 << 10);
     for one in &mut report.network.transfers {
         one.protocol = Protocol::Tftp;
     }
     assert_eq!(ids(&report), Vec::<String>::new());
+    // Slow answers are a finding of their own, and their seconds count once.
+    report.network.transfers = pieces(40, 32 << 10);
+    for one in &mut report.network.transfers {
+        (one.answer_s, one.end_s) = (Some(one.start_s + 0.5), one.start_s + 0.5);
+    }
+    assert_eq!(ids(&report), ["slow-answer"]);
 }
 
 /// From this on a read is none of many small ones.

@@ -12,7 +12,7 @@ use super::{Boot, Found, advice, count, listed, time};
 const WORTH_S: f64 = 0.2;
 
 /// A server that begins within this is quick.
-const QUICK_S: f64 = 0.3;
+pub(super) const QUICK_S: f64 = 0.3;
 
 /// Addresses were given and no boot file.
 pub(super) fn no_boot_file(boot: &Boot<'_>) -> Option<Found> {

@@ -3,8 +3,9 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use wireboot_report::network::{Protocol, Transfer};
+use wireboot_report::network::{Outcome, Protocol, Transfer};
 
+use super::files::QUICK_S;
 use super::transfer::{LARGE_BYTES, WORTH_S, files, large, server_is_slow, total, turning_s};
 use super::{Boot, Found, advice, time};
 
@@ -47,75 +48,73 @@ const GOOD_READ: u64 = 1 << 20;
 
 /// A file that is asked for in many small pieces: each waits for its first byte.
 pub(super) fn http_reads(boot: &Boot<'_>) -> Option<Found> {
-    let http = |one: &&Transfer| one.protocol == Protocol::Http && one.bytes > 0;
-    let all = || boot.network.transfers.iter().filter(http);
-    let mut names: Vec<_> = all().map(|one| (&one.server, &one.file)).collect();
-    names.sort_unstable();
-    let mut worst: Option<Reads<'_>> = None;
-    for same in names.chunk_by(|one, other| one == other) {
-        let reads = all().filter(|one| same.first() == Some(&(&one.server, &one.file)));
-        let reads = (same.len() >= MANY_READS).then(|| Reads::of(&reads.collect::<Vec<_>>()));
-        let reads = reads.flatten().filter(|reads| reads.lost_s() >= WORTH_S);
-        let better = |reads: &Reads<'_>| {
-            worst
-                .as_ref()
-                .is_none_or(|worst| reads.lost_s() > worst.lost_s())
-        };
-        worst = reads.filter(better).or(worst);
-    }
-    let reads = worst?;
-    let lost = reads.lost_s();
+    let transfers = boot.network.transfers.iter();
+    let mut small: Vec<&Transfer> = transfers
+        .filter(|one| one.protocol == Protocol::Http && one.outcome != Outcome::Refused)
+        .filter(|one| (1..LARGE_BYTES).contains(&one.bytes))
+        .collect();
+    small.sort_unstable_by(|one, other| {
+        let names = (&one.server, &one.file).cmp(&(&other.server, &other.file));
+        names.then(one.start_s.total_cmp(&other.start_s))
+    });
+    let same = small.chunk_by(|one, other| one.server == other.server && one.file == other.file);
+    let reads = same.filter_map(Reads::of);
+    let reads = reads.filter(|reads| reads.lost_s() >= WORTH_S);
+    let worst = reads.max_by(|one, other| one.lost_s().total_cmp(&other.lost_s()))?;
+    let lost = worst.lost_s();
     Some(Found {
         label: "HTTP in small reads".into(),
         seconds: lost,
         evidence: format!(
             "{}: {} requests of {} bytes on average, each of which waits for its first byte: {} in all",
-            reads.file,
-            reads.number,
-            reads.mean(),
-            time(reads.waits_s)
+            worst.file,
+            worst.number,
+            worst.bytes / worst.number.max(1),
+            time(worst.waits_s)
         ),
         advice: advice([
             "what reads a file piece by piece over the network waits for each: fetch the whole file into memory, or read at least a megabyte at a time",
             "iPXE's `sanboot http:` reads as the system in the image does: let iPXE fetch kernel and initial RAM disk (`kernel`, `initrd`), or the image by wireboot",
         ]),
-        expected_s: Some(reads.waits_s - lost),
+        expected_s: Some(worst.waits_s - lost),
     })
 }
 
-/// The requests for one file.
+/// The small requests for one file.
 struct Reads<'a> {
     file: &'a str,
-    number: usize,
+    number: u64,
     bytes: u64,
     waits_s: f64,
 }
 
 impl<'a> Reads<'a> {
-    /// `None` where they are large.
+    /// In the order of time. `None` where they are few, or the file is small itself and asked for again and again.
     fn of(all: &[&'a Transfer]) -> Option<Self> {
         let bytes = total(all.iter().map(|one| one.bytes));
-        let waits = all.iter().filter_map(|one| one.answer_delay_s());
-        // Where several are under way, their waits are one.
-        let first = all.iter().map(|one| one.start_s).reduce(f64::min)?;
-        let last = all.iter().map(|one| one.end_s).reduce(f64::max)?;
-        let reads = Self {
+        if all.len() < MANY_READS || bytes < GOOD_READ {
+            return None;
+        }
+        // Where several are under way, their waits are one. Long ones are the finding of slow answers.
+        let (mut waits_s, mut until_s) = (0.0, 0.0_f64);
+        for one in all {
+            let delay = one.answer_delay_s().filter(|delay| *delay < QUICK_S);
+            let end_s = one.start_s + delay.unwrap_or_default();
+            waits_s += (end_s - one.start_s.max(until_s)).max(0.0);
+            until_s = until_s.max(end_s);
+        }
+        Some(Self {
             file: &all.first()?.file,
-            number: all.len(),
+            number: all.len() as u64,
             bytes,
-            waits_s: waits.sum::<f64>().min(last - first),
-        };
-        (reads.mean() < LARGE_BYTES).then_some(reads)
-    }
-
-    fn mean(&self) -> u64 {
-        self.bytes / self.number.max(1) as u64
+            waits_s,
+        })
     }
 
     /// What as many reads as are needed would not wait.
     fn lost_s(&self) -> f64 {
         let needed = self.bytes.div_ceil(GOOD_READ).max(1);
-        let spared = self.number as f64 - needed as f64;
-        self.waits_s * (spared / self.number.max(1) as f64).max(0.0)
+        let spared = self.number.saturating_sub(needed);
+        self.waits_s * spared as f64 / self.number.max(1) as f64
     }
 }

@@ -126,10 +126,12 @@ impl Transfers {
         client: Endpoint,
         server: IpAddr,
     ) -> Option<&mut Followed> {
+        let key = (protocol == Protocol::Http, client, server);
         if self.all.len() >= MOST {
+            // What comes now is of no transfer that is kept.
+            self.last.remove(&key);
             return None;
         }
-        let key = (protocol == Protocol::Http, client, server);
         self.last.insert(key, self.all.len());
         self.all.push(Followed {
             transfer: Transfer {

@@ -495,6 +495,24 @@ fn the_next_request_of_a_connection_ends_the_one_before() {
 }
 
 #[test]
+fn what_there_is_no_room_for_counts_nowhere_else() {
+    let v = IpVersion::V4;
+    let (get, body) = (b"GET /a HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nhello");
+    let packets = (0..MOST as u32 + 9).flat_map(|number| {
+        let ours = 100 + number * get.len() as u32;
+        let theirs = 1000 + number * body.len() as u32;
+        [
+            tcp(v, true, ours, theirs, false, get),
+            tcp(v, false, theirs, ours + get.len() as u32, false, body),
+        ]
+    });
+    let transfers = seen(&packets.collect::<Vec<_>>(), 2000);
+    assert_eq!(transfers.len(), MOST);
+    let whole = |one: &Transfer| one.bytes == body.len() as u64;
+    assert!(transfers.iter().all(whole), "{:?}", transfers.last());
+}
+
+#[test]
 fn blocks_behind_a_gap_count_and_those_before_it_are_repetitions() {
     let v = IpVersion::V4;
     let transfer = one(&[
