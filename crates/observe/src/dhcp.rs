@@ -163,7 +163,7 @@ fn offer(at_s: f64, from: IpAddr, message: &Message) -> Offer {
         .is_some_and(|class| class.starts_with(b"PXEClient"));
     let vendor_options = match message.options.get(option::VENDOR) {
         None => VendorOptions::Absent,
-        Some(options) if pxe && PxeOptions::parse(options).is_some() => VendorOptions::Pxe,
+        Some(options) if pxe && PxeOptions::are_in(options) => VendorOptions::Pxe,
         Some(_) => VendorOptions::Foreign,
     };
     Offer {

@@ -336,6 +336,14 @@ fn vendor_options_are_pxes_or_foreign() {
     assert_eq!(offer(None, pxe), VendorOptions::Foreign);
     let controller: &[u8] = &[0xf1, 4, 10, 77, 0, 9];
     assert_eq!(offer(None, controller), VendorOptions::Foreign);
+    // Also of who says that it knows PXE, which has no sub-option there.
+    assert_eq!(
+        offer(Some(b"PXEClient"), controller),
+        VendorOptions::Foreign
+    );
+    let both: &[u8] = &[0xf1, 4, 10, 77, 0, 9, 6, 1, 8, 255];
+    assert_eq!(offer(Some(b"PXEClient"), both), VendorOptions::Pxe);
+    assert_eq!(offer(Some(b"PXEClient"), &[255]), VendorOptions::Pxe);
     assert_eq!(
         offer(Some(b"PXEClient"), &[6, 9, 8]),
         VendorOptions::Foreign

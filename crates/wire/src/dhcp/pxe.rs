@@ -116,6 +116,14 @@ impl PxeOptions {
         options.cut_off().is_none().then_some(out)
     }
 
+    /// Whether the value of option 43 is PXE's: [`parse`](Self::parse) reads it, and it has not only sub-options from 128 on, which PXE leaves to vendors
+    /// (PXE 2.1, table 2-1). Access points and telephones have theirs there.
+    pub fn are_in(bytes: &[u8]) -> bool {
+        let mut codes = Tlv::new(bytes).map(|(code, _)| code).peekable();
+        let is_empty = codes.peek().is_none();
+        (is_empty || codes.any(|code| code < 128)) && Self::parse(bytes).is_some()
+    }
+
     /// The value of option 43. A list or text that does not fit its 255 bytes is cut after the last piece that does.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::new();
