@@ -129,7 +129,7 @@ impl Traced {
         calls.filter(move |one| one.service == service)
     }
 
-    /// Calls of services by name: each service's calls and seconds from all images, the longest first, then the most.
+    /// Calls of services by name: each service's calls and seconds from all images, what is only counted first, then the longest, then the most.
     pub fn services(&self) -> Vec<Called> {
         let mut sums: BTreeMap<&str, Called> = BTreeMap::new();
         for one in &self.calls {
@@ -145,7 +145,8 @@ impl Traced {
         }
         let mut services: Vec<_> = sums.into_values().collect();
         services.sort_by(|one, other| {
-            let seconds = |called: &Called| called.own_s.unwrap_or(0.0);
+            // What is only counted among what is timed may be most of all.
+            let seconds = |called: &Called| called.own_s.unwrap_or(f64::INFINITY);
             let by_time = seconds(other).total_cmp(&seconds(one));
             by_time.then(other.calls.cmp(&one.calls))
         });
@@ -210,6 +211,11 @@ mod tests {
         let names: Vec<_> = services.iter().map(|one| one.service.as_str()).collect();
         assert_eq!(names, ["GetTime", "Stall", "RaiseTPL"]);
         assert_eq!(services.first().unwrap().calls, 10);
+        let mut calls = traced.calls.clone();
+        calls.push(called("SetTimer", "b", 1, None));
+        let with_one_counted = Traced { calls, ..traced };
+        let services = with_one_counted.services();
+        assert_eq!(services.first().unwrap().service, "SetTimer");
     }
 
     #[test]

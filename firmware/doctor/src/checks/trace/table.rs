@@ -8,6 +8,8 @@ use wireboot_report::trace::Called;
 
 /// So many rows have a caller's name; the others are a row for each service.
 const ROWS: usize = 64;
+/// And so many of what is only counted while the rest is timed.
+const COUNTED_ROWS: usize = 8;
 
 /// Calls from one place.
 #[derive(Clone, Copy, Debug)]
@@ -37,17 +39,29 @@ pub(super) fn rows<'a>(
     sort::insertion(&mut sums, |(_, one), (_, other)| {
         weight(*one) > weight(*other)
     });
+    let (mut room, mut room_of_counted) = (ROWS, COUNTED_ROWS);
+    let mut named = Vec::new();
     let mut others: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for ((service, _), (calls, ticks)) in sums.iter().skip(ROWS) {
-        let other = others.entry(service).or_default();
-        other.0 = other.0.saturating_add(*calls);
-        other.1 = other.1.saturating_add(*ticks);
+    for ((service, image), (calls, ticks)) in sums {
+        let room = if timed && ticks == 0 {
+            &mut room_of_counted
+        } else {
+            &mut room
+        };
+        if let Some(left) = room.checked_sub(1) {
+            *room = left;
+            named.push(((service, image), (calls, ticks)));
+        } else {
+            let other = others.entry(service).or_default();
+            other.0 = other.0.saturating_add(calls);
+            other.1 = other.1.saturating_add(ticks);
+        }
     }
-    let named = sums.into_iter().take(ROWS);
     let others = others
         .into_iter()
         .map(|(service, one)| ((service, ""), one));
     named
+        .into_iter()
         .chain(others)
         .map(|((service, image), (calls, ticks))| Called {
             service: service.to_string(),
@@ -77,12 +91,20 @@ mod tests {
             let both = (0..200).map(|one| place("a", one % 100));
             both.chain((0..2).map(|_| place("b", 3)))
         };
-        let brief = Place {
+        // What is only counted among what is timed keeps its callers' names, a few.
+        let brief = |image| Place {
             ticks: 0,
-            ..place("brief", 1)
+            ..place("brief", image)
         };
-        let rows_of_brief = rows([brief].into_iter(), true, |ticks| ticks as f64);
-        assert_eq!(rows_of_brief.first().unwrap().own_s, None);
+        let both = places().chain((0..20).map(brief));
+        let both = rows(both, true, |ticks| ticks as f64);
+        let counted: Vec<_> = both.iter().filter(|row| row.service == "brief").collect();
+        assert!(counted.iter().all(|row| row.own_s.is_none()));
+        let names: Vec<_> = counted.iter().map(|row| row.image.as_str()).collect();
+        let wanted = ["i19", "i18", "i17", "i16", "i15", "i14", "i13", "i12", ""];
+        assert_eq!(names, wanted);
+        let calls: u64 = counted.iter().map(|row| row.calls).sum();
+        assert_eq!(calls, 20 * 21 / 2);
         for timed in [false, true] {
             let rows = rows(places(), timed, |ticks| ticks as f64);
             assert_eq!(rows.len(), ROWS + if timed { 1 } else { 2 });
