@@ -2,7 +2,8 @@
 //! whenever it is again, as it is when a program has come back, and says on the console what differs.
 
 mod drivers;
-mod dxe;
+mod memory_types;
+mod timer;
 
 use crate::{appearing, services};
 use core::ffi::c_void;
@@ -41,8 +42,8 @@ const PARTS: [Part; 10] = [
     (cstr16!(" network interfaces"), network_interfaces),
     (cstr16!(" PCI functions"), pci_functions),
     (cstr16!(" drivers"), drivers_of_cards),
-    (cstr16!(" timer"), dxe::timer_period),
-    (cstr16!(" memory types"), dxe::memory_types),
+    (cstr16!(" timer"), timer::period),
+    (cstr16!(" memory types"), memory_types::registers),
     (cstr16!(" variables"), variables),
 ];
 
