@@ -4,6 +4,7 @@ pub(crate) mod accuracy;
 pub(crate) mod gains;
 mod hardware;
 mod inside;
+mod names;
 mod outside;
 mod planted;
 mod site;
@@ -98,9 +99,12 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
     if !Lab::is_inside() {
         loaders::fetch().context("fetching Debian's shim and GRUB")?;
     }
-    let of_ipv4 = |fault: &&Fault| fault.is_of_ipv4();
-    if let (IpVersion::V6, Some(fault)) = (arguments.ip, arguments.fault.iter().find(of_ipv4)) {
-        bail!("{} is a fault of IPv4; leave out --ip 6", name(*fault));
+    for fault in &arguments.fault {
+        match fault.version().filter(|version| *version != arguments.ip) {
+            Some(IpVersion::V4) => bail!("{} is a fault of IPv4; leave out --ip 6", name(*fault)),
+            Some(IpVersion::V6) => bail!("{} is a fault of IPv6; add --ip 6", name(*fault)),
+            None => {}
+        }
     }
     let wireboot = arguments.wireboot.as_ref();
     let wireboot = wireboot.map(|named| firmware_program(named.as_deref(), "wireboot.efi"));

@@ -7,7 +7,9 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 /// A version of the Internet Protocol, as `--ip` takes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize,
+)]
 pub enum IpVersion {
     /// IPv4 alone
     #[default]

@@ -34,7 +34,7 @@ use crate::fixture::{
 use crate::{ipv6, secure_boot};
 
 /// Findings that no host is too slow for, nor too fast: each is there where its fault is, and nowhere else.
-const FAULTS: [&str; 18] = [
+const FAULTS: [&str; 19] = [
     "spanning-tree",
     "lacp",
     "unanswered",
@@ -42,6 +42,7 @@ const FAULTS: [&str; 18] = [
     "late-offer",
     "several-servers",
     "vendor-options",
+    "names",
     "no-boot-file",
     "refused",
     "path-mtu",
@@ -489,6 +490,18 @@ pub(crate) fn over_ipv6(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The firmware asks a slow name server for the server of its boot file, and loads that all the same.
+pub(crate) fn slow_names(lab: &Lab) -> Result<()> {
+    let faults = [Fault::SlowNames];
+    let report = inside_over(lab, IpVersion::V6, &faults, "boot options=1", false)?;
+    let seconds = findings(&report, &["names"])?;
+    let lost = seconds.get("names").copied().unwrap_or_default();
+    ensure!((1.0..20.0).contains(&lost), "{lost} s");
+    let dry = report.dry_boot().context("nothing was loaded")?;
+    ensure!(dry.failure.is_none(), "{dry:?}");
+    Ok(())
+}
+
 /// A card that only its option ROM can drive: what the ROM's UNDI brings is measured, and the firmware boots by it afterwards.
 pub(crate) fn over_undi(lab: &Lab) -> Result<()> {
     let hardware = Hardware {
@@ -802,11 +815,6 @@ pub(crate) fn uncached_memory(lab: &Lab) -> Result<()> {
     let kind = |what| memory.region(what)?.memory_type.as_deref();
     ensure!(kind(CARDS) == Some("UC") && kind(ORDINARY) == Some("WB"));
     Ok(())
-}
-
-/// wireboot's driver, the firmware's and its packet service bring frames, and the firmware boots by its own afterwards.
-pub(crate) fn frames(lab: &Lab) -> Result<()> {
-    has_all_frames(&inside(lab, &[], "frames", true)?)
 }
 
 fn has_all_frames(report: &Report) -> Result<()> {

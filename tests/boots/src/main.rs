@@ -449,6 +449,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_dry_boot", doctor::dry_boot),
     ("doctor_over_ipv6", doctor::over_ipv6),
     ("doctor_over_undi", doctor::over_undi),
+    ("doctor_slow_names", doctor::slow_names),
     ("doctor_calls_and_samples", doctor::calls_and_samples),
     (
         "doctor_profile_as_qemu_sees_it",
@@ -459,7 +460,6 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_planted_stays", doctor::planted_stays),
     ("doctor_stopped", doctor::stopped),
     ("doctor_dma", doctor::dma),
-    ("doctor_frames", doctor::frames),
     ("doctor_uncached_memory", doctor::uncached_memory),
     ("doctor_sweep", doctor::sweep),
     ("recorder_keeps_the_attempts", recorder::keeps_the_attempts),

@@ -153,6 +153,7 @@ struct FaultTestbed<'a> {
 /// What is wrong, and what is done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Setting {
+    ip: IpVersion,
     faults: Vec<Fault>,
     kind: TrialKind,
 }
@@ -218,7 +219,7 @@ impl FaultTestbed<'_> {
     fn trial<'t>(&'t self, setting: &'t Setting) -> Trial<'t> {
         Trial {
             accelerator: self.accelerator,
-            ip: IpVersion::V4,
+            ip: setting.ip,
             faults: &setting.faults,
             wireboot: (setting.kind == TrialKind::First)
                 .then_some(self.programs.wireboot.as_path()),
@@ -270,10 +271,19 @@ impl FaultTestbed<'_> {
     }
 }
 
+/// The version of IP over which these faults are.
+fn version(faults: &[Fault]) -> IpVersion {
+    let mut versions = faults.iter().filter_map(|fault| fault.version());
+    versions.next().unwrap_or_default()
+}
+
 impl Setting {
     /// For people.
     fn what(&self) -> String {
-        let network = network_with(&self.faults);
+        let mut network = network_with(&self.faults);
+        if self.ip == IpVersion::V6 {
+            network.push_str(" over IPv6");
+        }
         match self.kind {
             TrialKind::Whole => format!("a boot on {network}"),
             TrialKind::First => format!("a boot of wireboot.efi on {network}"),
@@ -298,6 +308,7 @@ impl Planted {
             .chain(self.beside.iter().copied())
             .collect();
         kinds.map(|kind| Setting {
+            ip: version(&[self.fault]),
             faults: faults.clone(),
             kind,
         })
@@ -348,14 +359,15 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), steps.len());
-        let healthy = |kind| {
+        let healthy = |ip, kind| {
             steps
                 .iter()
-                .filter(move |one| one.kind == kind && one.faults.is_empty())
+                .filter(move |one| one.ip == ip && one.kind == kind && one.faults.is_empty())
         };
         for kind in [TrialKind::Whole, TrialKind::First, TrialKind::Start] {
-            assert_eq!(healthy(kind).count(), 1, "{kind:?}");
+            assert_eq!(healthy(IpVersion::V4, kind).count(), 1, "{kind:?}");
         }
+        assert_eq!(healthy(IpVersion::V6, TrialKind::Start).count(), 1);
         for one in &faults {
             let all = [true, false].map(|with| one.settings(with));
             let mut all = all.iter().flatten();

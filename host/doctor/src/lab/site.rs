@@ -15,13 +15,13 @@ use wireboot_lab::background::{Background, Pauses};
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::loaders::{FOLDER, shim_and_grub};
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::{self, INTERFACE, Network, NetworkOptions, SERVER};
+use wireboot_lab::network::{self, INTERFACE, Network, NetworkOptions, SERVER, SERVER6};
 use wireboot_lab::payload::{self, INSTALLER_FILES};
 use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_lab::station::Station;
 use wireboot_lab::{Impairment, atftpd};
 
-use super::Trial;
+use super::{Trial, names};
 
 /// What is wrong with the network, or with the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -58,6 +58,8 @@ pub enum Fault {
     /// The firmware tries HTTP Boot over IPv6 first, which nobody speaks
     #[value(name = "ipv6-first")]
     Ipv6First,
+    /// The name server answers after 1 s, and the boot file's URL has a name; with --ip 6, as PXE over IPv4 asks for none. shim takes no names: the boot ends there
+    SlowNames,
     /// The first network boot option is that of a card without a cable; found from inside
     DeadOption,
     /// The firmware waits 5 s for its menu; found from inside
@@ -81,18 +83,19 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether it is one of IPv4's own servers and options.
-    pub(super) fn is_of_ipv4(self) -> bool {
-        matches!(
-            self,
+    /// The version of IP whose own servers and options it is one of; `None` where it is of both.
+    pub(super) fn version(self) -> Option<IpVersion> {
+        match self {
             Self::LateDhcp
-                | Self::TwoDhcp
-                | Self::Option43
-                | Self::NoBootFile
-                | Self::MissingFile
-                | Self::SilentProxy
-                | Self::Ipv6First
-        )
+            | Self::TwoDhcp
+            | Self::Option43
+            | Self::NoBootFile
+            | Self::MissingFile
+            | Self::SilentProxy
+            | Self::Ipv6First => Some(IpVersion::V4),
+            Self::SlowNames => Some(IpVersion::V6),
+            _ => None,
+        }
     }
 }
 
@@ -129,6 +132,8 @@ pub(crate) struct Site {
     _station: Option<Station>,
     /// Keeps the port open, and never answers.
     _silent: Option<UdpSocket>,
+    /// The name server that is slow.
+    _names: Option<Background>,
 }
 
 impl Site {
@@ -187,6 +192,9 @@ impl Site {
             .then(|| UdpSocket::bind((SERVER, PROXY)))
             .transpose()
             .context("opening the port of boot servers")?;
+        let names = has(Fault::SlowNames)
+            .then(|| names::serve(SERVER6))
+            .transpose()?;
         let second = has(Fault::TwoDhcp)
             .then(|| network.station("second", SECOND))
             .transpose()?;
@@ -205,6 +213,7 @@ impl Site {
             servers,
             _station: second,
             _silent: silent,
+            _names: names,
         })
     }
 
@@ -402,7 +411,11 @@ fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
     match trial.ip {
         IpVersion::V4 => addresses(&mut command, trial, first),
         IpVersion::V6 => {
-            let server = host(network::server(IpVersion::V6));
+            let mut server = host(network::server(IpVersion::V6));
+            if has(Fault::SlowNames) {
+                command.arg(format!("--dhcp-option=option6:dns-server,{server}"));
+                server = names::NAME.to_owned();
+            }
             let url = format!("tftp://{server}/{FOLDER}/{first}");
             command.args([
                 "--enable-ra",

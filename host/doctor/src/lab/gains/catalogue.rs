@@ -28,6 +28,8 @@ pub(super) enum ComparedBoots {
 pub(super) const SERVICES: &str = "check cost trace calls=200 rounds=1";
 /// Each boot option, as those before the right one may fail.
 pub(super) const OPTIONS: &str = "boot options=4";
+/// The first option.
+pub(super) const FIRST_OPTION: &str = "boot options=1";
 /// The first option, and how much of the time somebody takes.
 pub(super) const STOLEN: &str = "cost boot calls=200 options=1";
 
@@ -52,6 +54,8 @@ pub(super) const PLANTED: &[Planted] = &[
     first(Fault::Delay, &[], &["window"]),
     first(Fault::NoWindowsize, FAR, &["window"]),
     first(Fault::NoBlksize, FAR, &["block-size", "window"]),
+    // shim takes no names: what is compared ends with its start.
+    inside(Fault::SlowNames, &[], &["names"], FIRST_OPTION),
     inside(Fault::DeadOption, &[], &["failing-options"], OPTIONS),
     inside(Fault::MenuTimeout, &[], &["boot-menu"], SERVICES),
     inside(

@@ -9,8 +9,8 @@ use wireboot_report::Report;
 
 use super::super::name;
 use super::super::site::Fault;
-use super::catalogue::{OPTIONS, SERVICES, STOLEN};
-use super::{FaultTestbed, FaultsArgs, Setting, TrialKind};
+use super::catalogue::{FIRST_OPTION, OPTIONS, SERVICES, STOLEN};
+use super::{FaultTestbed, FaultsArgs, Setting, TrialKind, version};
 
 /// Faults that are planted together, and how they are looked for.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ const RECEIVERS: (Fault, &[&str]) = (Fault::Receivers, &["receivers"]);
 const DEBUG_BUILD: (Fault, &[&str]) = (Fault::DebugBuild, &["debug-build"]);
 
 /// Each kind of fault, ten pairs, and none.
-const CASES: [Case; 37] = [
+const CASES: [Case; 38] = [
     packets(&[]),
     packets(&[STP]),
     packets(&[LATE_DHCP]),
@@ -72,6 +72,8 @@ const CASES: [Case; 37] = [
     packets(&[SLOW_DISK]),
     packets(&[(Fault::SmallMtu, &["fragments"])]),
     packets(&[IPV6_FIRST]),
+    // shim takes no names: only what leads to it is looked at.
+    inside(FIRST_OPTION, &[(Fault::SlowNames, &["names"])]),
     inside(OPTIONS, &[(Fault::DeadOption, &["failing-options"])]),
     inside(SERVICES, &[MENU_TIMEOUT]),
     inside(SERVICES, &[SLOW_TIME]),
@@ -107,8 +109,10 @@ const HEALTHY_S: f64 = 0.5;
 
 impl Case {
     fn setting(&self) -> Setting {
+        let faults: Vec<Fault> = self.faults.iter().map(|(fault, _)| *fault).collect();
         Setting {
-            faults: self.faults.iter().map(|(fault, _)| *fault).collect(),
+            ip: version(&faults),
+            faults,
             kind: self.kind,
         }
     }
