@@ -3,6 +3,7 @@
 
 mod change;
 mod ranges;
+pub mod registers;
 
 pub(crate) use change::change;
 #[cfg(target_os = "uefi")]
@@ -169,8 +170,7 @@ impl Types {
     /// # Errors
     /// Where the processor does not say that it has them.
     pub fn read() -> Result<Self, Unknown> {
-        const PAT: u32 = 0x277;
-        if !announced(__cpuid(1).edx) {
+        if !registers::are_announced() {
             return Err(Unknown);
         }
         let read = |register| {
@@ -182,7 +182,7 @@ impl Types {
             memory: KnownMemory::read().ok_or(Unknown)?,
             registers: Registers {
                 caches_off: Cr0::read().contains(Cr0Flags::CACHE_DISABLE),
-                pat: read(PAT).to_le_bytes(),
+                pat: read(registers::PAT).to_le_bytes(),
                 ranges: Ranges::read(address_bits(), tom2_is_there(), read),
             },
         })
@@ -224,12 +224,6 @@ impl Types {
             })
         })
     }
-}
-
-/// Whether CPUID's leaf 1 announces MSRs, MTRRs and the PAT.
-fn announced(edx: u32) -> bool {
-    const ALL: u32 = 1 << 5 | 1 << 12 | 1 << 16;
-    edx & ALL == ALL
 }
 
 /// Bits of a physical address.
@@ -342,6 +336,7 @@ mod tests {
 
     #[test]
     fn all_three_must_be_announced() {
+        use registers::announced;
         let all = 1 << 5 | 1 << 12 | 1 << 16;
         assert!(announced(all) && announced(u32::MAX));
         for bit in [5, 12, 16] {

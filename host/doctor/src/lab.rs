@@ -99,13 +99,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
     if !Lab::is_inside() {
         loaders::fetch().context("fetching Debian's shim and GRUB")?;
     }
-    for fault in &arguments.fault {
-        match fault.version().filter(|version| *version != arguments.ip) {
-            Some(IpVersion::V4) => bail!("{} is a fault of IPv4; leave out --ip 6", name(*fault)),
-            Some(IpVersion::V6) => bail!("{} is a fault of IPv6; add --ip 6", name(*fault)),
-            None => {}
-        }
-    }
+    are_of(arguments.ip, &arguments.fault)?;
     let wireboot = arguments.wireboot.as_ref();
     let wireboot = wireboot.map(|named| firmware_program(named.as_deref(), "wireboot.efi"));
     let wireboot = wireboot.transpose().context(
@@ -205,6 +199,19 @@ impl Trial<'_> {
     }
 }
 
+/// # Errors
+/// When one of the faults is of the other version of IP alone.
+fn are_of(ip: IpVersion, faults: &[Fault]) -> Result<()> {
+    for fault in faults {
+        match fault.version().filter(|version| *version != ip) {
+            Some(IpVersion::V4) => bail!("{} is a fault of IPv4; leave out --ip 6", name(*fault)),
+            Some(IpVersion::V6) => bail!("{} is a fault of IPv6; add --ip 6", name(*fault)),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
 /// Boots a machine, keeps its packets in the file `capture`, and examines them.
 ///
 /// # Errors
@@ -273,5 +280,27 @@ fn network_with(faults: &[Fault]) -> String {
         "a healthy network".to_owned()
     } else {
         format!("a network with {}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_one_version_is_refused_over_the_other() {
+        let refused = |ip, faults: &[Fault]| are_of(ip, faults).map_err(|one| one.to_string());
+        let both = [Fault::Stp, Fault::Loss];
+        for ip in [IpVersion::V4, IpVersion::V6] {
+            assert_eq!(refused(ip, &both), Ok(()));
+        }
+        let of_four = [Fault::Stp, Fault::TwoDhcp];
+        assert_eq!(refused(IpVersion::V4, &of_four), Ok(()));
+        let words = "two-dhcp is a fault of IPv4; leave out --ip 6";
+        assert_eq!(refused(IpVersion::V6, &of_four), Err(words.into()));
+        let of_six = [Fault::SlowNames];
+        assert_eq!(refused(IpVersion::V6, &of_six), Ok(()));
+        let words = "slow-names is a fault of IPv6; add --ip 6";
+        assert_eq!(refused(IpVersion::V4, &of_six), Err(words.into()));
     }
 }

@@ -1,26 +1,16 @@
-//! The registers by which the processor gives memory its types: PAT and MTRRs (Intel SDM volume 3, "Memory Cache Control").
+//! The registers by which the processor gives memory its types.
 
-use core::arch::x86_64::__cpuid;
+use wireboot_platform::memory_type::registers::{
+    CAPABILITIES, DEFAULT_TYPE, FIRST_VARIABLE, FIXED, FIXED_SUPPORTED, PAT, are_announced,
+    variable_pairs,
+};
 use x86_64::registers::model_specific::Msr;
 
 use super::{EMPTY, add};
 
-const PAT: u32 = 0x277;
-const CAPABILITIES: u32 = 0xfe;
-const DEFAULT_TYPE: u32 = 0x2ff;
-/// The first pair of a variable range's base and mask.
-const FIRST_VARIABLE: u32 = 0x200;
-const FIXED: [u32; 11] = [
-    0x250, 0x258, 0x259, 0x268, 0x269, 0x26a, 0x26b, 0x26c, 0x26d, 0x26e, 0x26f,
-];
-/// Behind so many pairs come the fixed ranges.
-const MOST_VARIABLE: u32 = (FIXED[0] - FIRST_VARIABLE) / 2;
-
-/// A sum of them all. `None` where the processor announces none.
+/// A sum of what they hold. `None` where the processor announces none.
 pub(super) fn registers() -> Option<u64> {
-    /// In CPUID's leaf 1: MSRs, MTRRs, PAT.
-    const ANNOUNCED: u32 = 1 << 5 | 1 << 12 | 1 << 16;
-    (__cpuid(1).edx & ANNOUNCED == ANNOUNCED).then(|| {
+    are_announced().then(|| {
         sum(|register| {
             // SAFETY: the processor announces PAT and MTRRs, and those are read that it says are there.
             unsafe { Msr::new(register).read() }
@@ -30,10 +20,8 @@ pub(super) fn registers() -> Option<u64> {
 
 /// The same by `read`.
 fn sum(read: impl Fn(u32) -> u64) -> u64 {
-    const FIXED_SUPPORTED: u64 = 1 << 8;
     let capabilities = read(CAPABILITIES);
-    let pairs = (capabilities as u32 & 0xff).min(MOST_VARIABLE);
-    let variable = FIRST_VARIABLE..FIRST_VARIABLE + 2 * pairs;
+    let variable = FIRST_VARIABLE..FIRST_VARIABLE + 2 * variable_pairs(capabilities);
     let has_fixed = capabilities & FIXED_SUPPORTED != 0;
     let fixed = FIXED.into_iter().filter(|_| has_fixed);
     let all = [PAT, DEFAULT_TYPE].into_iter().chain(variable).chain(fixed);

@@ -1,19 +1,12 @@
 //! The MTRRs, by which firmware says which type physical memory has (Intel SDM volume 3, "Memory Type Range Registers").
 
 use super::MemoryType;
+use super::registers::{
+    CAPABILITIES, DEFAULT_TYPE, FIRST_VARIABLE, FIXED, FIXED_SUPPORTED, variable_pairs,
+};
 use alloc::vec::Vec;
 use core::arch::x86_64::CpuidResult;
 
-/// Model-specific registers of the MTRRs (Intel SDM volume 3, section 12.11).
-const CAPABILITIES: u32 = 0xfe;
-const DEFAULT_TYPE: u32 = 0x2ff;
-const FIRST_VARIABLE: u32 = 0x200;
-/// Each with the types of eight pieces, in the order of addresses.
-const FIXED: [u32; 11] = [
-    0x250, 0x258, 0x259, 0x268, 0x269, 0x26a, 0x26b, 0x26c, 0x26d, 0x26e, 0x26f,
-];
-/// Behind so many pairs come the fixed ranges.
-const MOST_VARIABLE: u32 = (FIXED[0] - FIRST_VARIABLE) / 2;
 /// AMD's (APM volume 2, "System Configuration Register").
 const SYSCFG: u32 = 0xc001_0010;
 const TOM2: u32 = 0xc001_001d;
@@ -44,7 +37,6 @@ struct Variable {
 impl Ranges {
     /// By `msr`, which reads a register. `bits` has a physical address. With `tom2` there are AMD's SYSCFG and TOM2, too.
     pub(super) fn read(bits: u32, tom2: bool, msr: impl Fn(u32) -> u64) -> Self {
-        const FIXED_SUPPORTED: u64 = 1 << 8;
         const FIXED_ENABLED: u64 = 1 << 10;
         const ENABLED: u64 = 1 << 11;
         const VALID: u64 = 1 << 11;
@@ -54,7 +46,7 @@ impl Ranges {
         let capabilities = msr(CAPABILITIES);
         let default = msr(DEFAULT_TYPE);
         let has_fixed = capabilities & FIXED_SUPPORTED != 0 && default & FIXED_ENABLED != 0;
-        let count = (capabilities as u32 & 0xff).min(MOST_VARIABLE);
+        let count = variable_pairs(capabilities);
         let variable = (0..count).filter_map(|number| {
             let base = msr(FIRST_VARIABLE + number * 2);
             let mask = msr(FIRST_VARIABLE + number * 2 + 1);
