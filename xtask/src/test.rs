@@ -144,7 +144,7 @@ fn beside_each_other(steps: &[&TestStep]) -> Vec<(&'static str, Duration, StepOu
 #[derive(Clone, PartialEq, Eq)]
 enum StepOutcome {
     Passed,
-    /// Why.
+    /// With the chain of errors that ended it.
     Failed(String),
     NotRun,
 }
