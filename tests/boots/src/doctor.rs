@@ -768,7 +768,7 @@ pub(crate) fn stopped(lab: &Lab) -> Result<()> {
 
 /// doctor.efi reads how OVMF has memory cached, gives the card's buffers other types for a while, and takes them back.
 pub(crate) fn dma(lab: &Lab) -> Result<()> {
-    let report = inside(lab, &[], "dma", false)?;
+    let report = inside(lab, &[], "dma", true)?;
     findings(&report, &[])?;
     ensure!(report.not_measured.is_empty(), "{:?}", report.not_measured);
     ensure!(report.findings.is_empty(), "{:?}", report.findings);
