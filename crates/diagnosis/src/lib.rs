@@ -1,7 +1,7 @@
 //! A report of a network boot in, where its seconds went and what to change out, in words.
 //!
-//! [`examine`] applies all rules (the feature `checkpoints` has those for what is left for the system), [`verdict`] is the sentence above them. A rule says only what the report's figures show. Seconds lost are
-//! those that the change would give back; where the report cannot tell how many are left then, [`Finding::expected_s`] is `None`.
+//! [`examine`] applies all rules, [`verdict`] is the sentence above them. A rule says only what the report's figures show. Seconds lost are those
+//! that the change would give back; where the report cannot tell how many are left then, [`Finding::expected_s`] is `None`.
 //!
 //! ```
 //! use wireboot_report::{Report, network::{Dhcp, Offer}};
@@ -47,11 +47,11 @@ use wireboot_report::{Checkpoints, DryBoot, Finding, Network, Report};
 
 /// What costs time or misleads, most seconds first.
 pub fn examine(report: &Report) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = rules::ALL
-        .iter()
-        .filter_map(|rule| rule.examine(report))
-        .collect();
-    findings.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let mut findings: Vec<Finding> = Vec::new();
+    for found in rules::ALL.iter().filter_map(|rule| rule.examine(report)) {
+        let place = findings.partition_point(|one| one.seconds >= found.seconds);
+        findings.insert(place, found);
+    }
     findings
 }
 
@@ -68,16 +68,21 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The findings in a sentence or two, from the report's own.
 pub fn verdict(report: &Report) -> String {
     let captured = report.network != Network::default();
-    let mut out = match (&report.checkpoints, report.dry_boot(), &report.surroundings) {
+    let points = report.checkpoints.as_ref();
+    let whole = points.filter(|points| points.are_whole());
+    let mut out = match (whole, report.dry_boot(), &report.surroundings, points) {
         (Some(points), ..) => checkpoints(points),
-        (None, Some(boot), _) => dry_boot(report, boot),
-        (None, None, Some(heard)) => {
+        (None, Some(boot), ..) => dry_boot(report, boot),
+        (None, None, Some(heard), _) => {
             format!("{:.1} s of listening to the network", heard.listened_s)
         }
-        (None, None, None) if !captured => "no network boot was looked at".into(),
-        (None, None, None) => format!("{:.1} s on the network", report.network.span_s),
+        (None, None, None, _) if captured => {
+            format!("{:.1} s on the network", report.network.span_s)
+        }
+        (None, None, None, Some(points)) if !points.parts().is_empty() => checkpoints(points),
+        (None, None, None, _) => "no network boot was looked at".into(),
     };
-    let inside = report.checkpoints.is_some() || report.dry_boot().is_some();
+    let inside = whole.is_some() || report.dry_boot().is_some();
     let no_boot = !inside && !captured;
     let (timed, others): (Vec<_>, Vec<_>) = report
         .findings
@@ -95,7 +100,7 @@ pub fn verdict(report: &Report) -> String {
         ));
     }
     // Points of a boot alone do not tell that.
-    if report.findings.is_empty() && report.checkpoints.is_none() {
+    if report.findings.is_empty() && whole.is_none() {
         out.push_str("; nothing found that can be saved");
     }
     out.push('.');
@@ -117,9 +122,18 @@ pub fn verdict(report: &Report) -> String {
 /// What became of a dry boot, and the seconds until then.
 fn dry_boot(report: &Report, boot: &DryBoot) -> String {
     let seconds = report.dry_boot_s().unwrap_or_default();
+    let points = report.checkpoints.as_ref();
+    let before = points
+        .and_then(Checkpoints::ready_s)
+        .map_or_else(String::new, |ready| {
+            format!("{ready:.1} s from reset to the first boot option, then ")
+        });
     match &boot.failure {
-        None => format!("{seconds:.1} s to load {}", boot.option),
-        Some(status) => format!("{seconds:.1} s until {} failed: {status}", boot.option),
+        None => format!("{before}{seconds:.1} s to load {}", boot.option),
+        Some(status) => format!(
+            "{before}{seconds:.1} s until {} failed: {status}",
+            boot.option
+        ),
     }
 }
 
@@ -128,8 +142,10 @@ fn checkpoints(points: &Checkpoints) -> String {
     let parts = points.parts();
     let end = if points.exit_entry_s.is_some() {
         "the end of boot services"
-    } else {
+    } else if points.loader_done_s.is_some() {
         "the system's start"
+    } else {
+        "the boot loader's start"
     };
     let last = parts.last().map_or(0.0, |(_, at)| *at);
     let mut before = 0.0;

@@ -11,7 +11,6 @@ use wireboot_report::network::{
 };
 use wireboot_report::servers::{Echoes, Path};
 use wireboot_report::sweep::{By, Cell};
-#[cfg(feature = "checkpoints")]
 use wireboot_report::{Attempt, Checkpoints, Module};
 use wireboot_report::{DryBoot, Pcie, Phase, PhaseKind, Server, Surroundings};
 
@@ -975,7 +974,6 @@ fn many_small_reads_of_a_file_wait_for_each() {
 /// From this on a read is none of many small ones.
 const LARGE_READ: u64 = 256 << 10;
 
-#[cfg(feature = "checkpoints")]
 #[test]
 fn checkpoints_are_told_as_the_parts_between_them() {
     let mut report = Report::new();
@@ -1009,7 +1007,56 @@ fn checkpoints_are_told_as_the_parts_between_them() {
     );
 }
 
-#[cfg(feature = "checkpoints")]
+#[test]
+fn points_of_the_boot_that_brought_the_examination_stand_before_what_it_measured() {
+    let points = |load_image_s, attempts| Checkpoints {
+        load_image_s,
+        start_image_s: Some(8.25),
+        attempts,
+        ..Checkpoints::default()
+    };
+    let attempt = |ready_s| Attempt {
+        option: "Boot0001 Disk".into(),
+        ready_s,
+        ..Attempt::default()
+    };
+    let mut report = Report::new();
+    report.checkpoints = Some(points(Some(7.0), vec![]));
+    report.findings = examine(&report);
+    assert_eq!(
+        verdict(&report),
+        "8.2 s from reset to the boot loader's start: 7.0 firmware, 1.2 loading the boot loader; nothing found that can be saved."
+    );
+    report.findings = vec![Finding {
+        label: "a slow clock".into(),
+        seconds: 2.0,
+        ..Finding::default()
+    }];
+    assert!(
+        verdict(&report).ends_with("boot loader; a boot here loses 2.0 s by a slow clock."),
+        "{}",
+        verdict(&report)
+    );
+    report.dry_boots.push(dry("UEFI PXEv4", 9.75));
+    report.checkpoints = Some(points(Some(7.0), vec![attempt(5.5), attempt(7.0)]));
+    report.findings = examine(&report);
+    assert_eq!(
+        verdict(&report),
+        "5.5 s from reset to the first boot option, then 9.8 s to load UEFI PXEv4; 4.0 of them DHCP patience."
+    );
+    // Where nothing is known of it, nothing is said.
+    report.checkpoints = Some(Checkpoints::default());
+    assert!(verdict(&report).starts_with("9.8 s to load UEFI PXEv4"));
+    report.dry_boots.clear();
+    assert_eq!(
+        verdict(&Report {
+            findings: vec![],
+            ..report
+        }),
+        "no network boot was looked at; nothing found that can be saved."
+    );
+}
+
 #[test]
 fn disks_that_a_network_boot_does_not_need_are_told() {
     let module = |name: &str, bind_before_s| Module {
@@ -1060,7 +1107,6 @@ fn disks_that_a_network_boot_does_not_need_are_told() {
     assert_eq!(examine(&report), []);
 }
 
-#[cfg(feature = "checkpoints")]
 #[test]
 fn options_in_vain_are_told_with_their_seconds() {
     let attempt = |option: &str, ready_s, start_s, back_s| Attempt {

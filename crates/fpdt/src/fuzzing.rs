@@ -1,6 +1,11 @@
 //! The body of the fuzz target: what must hold for any bytes. It panics when it does not.
 
-use crate::{attempts, basic_boot, boot_table_address, boot_table_length, module_events};
+use crate::{
+    attempts, basic_boot, boot_table_address, boot_table_length, module_events, tell_boot,
+    tell_details,
+};
+use alloc::string::String;
+use wireboot_report::{Checkpoints, Module};
 
 /// Any bytes are refused or read; times that are read go forward.
 pub fn fuzz_fpdt(data: &[u8]) {
@@ -8,9 +13,14 @@ pub fn fuzz_fpdt(data: &[u8]) {
     if let Some(header) = data.first_chunk() {
         let _ = boot_table_length(header);
     }
+    let mut points = Checkpoints::default();
     if let Ok(boot) = basic_boot(data) {
         assert!(boot.is_plausible());
+        tell_boot(&boot, &mut points);
     }
+    tell_details(data, |_| String::new(), &mut points);
+    let seconds = |one: &Module| one.total_s();
+    assert!(points.modules.iter().all(|one| seconds(one) >= 0.0));
     if let Ok(events) = module_events(data) {
         let printable = |byte| matches!(byte, b' '..=b'~');
         assert!(

@@ -14,15 +14,21 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(any(test, feature = "report"))]
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod modules;
+#[cfg(feature = "report")]
+mod told;
 mod writer;
 
 pub use modules::{Activity, ModuleEvent, module_events};
+#[cfg(feature = "report")]
+pub use told::{tell_boot, tell_details};
 pub use writer::{FPDT_BYTES, MOST_ATTEMPTS, MOST_BYTES, Recording, write_fpdt};
 
 /// Bytes of an ACPI table's header.

@@ -262,8 +262,9 @@ impl Report {
     /// How long the boot took, in seconds: from reset to its last checkpoint; or to load what a boot would use; or from the machine's first packet to its last
     /// file. `None` where no boot was looked at.
     pub fn boot_s(&self) -> Option<f64> {
-        let points = self.checkpoints.iter().flat_map(Checkpoints::parts);
-        let last = points.last().map(|(_, at_s)| at_s);
+        let points = self.checkpoints.iter().filter(|points| points.are_whole());
+        let last = points.flat_map(Checkpoints::parts).last();
+        let last = last.map(|(_, at_s)| at_s);
         let captured = (self.network != Network::default()).then_some(self.network.span_s);
         last.or_else(|| self.dry_boot_s()).or(captured)
     }
@@ -464,6 +465,19 @@ impl Attempt {
 }
 
 impl Checkpoints {
+    /// They are those of a boot that came to its system. Those of a boot that brought an examination end before.
+    #[must_use]
+    pub fn are_whole(&self) -> bool {
+        self.loader_done_s.or(self.exit_entry_s).is_some()
+    }
+
+    /// When the firmware was ready to load the first boot option of which is known that it tried it, in seconds.
+    #[must_use]
+    pub fn ready_s(&self) -> Option<f64> {
+        let first = self.attempts.first().map(|attempt| attempt.ready_s);
+        first.or(self.load_image_s)
+    }
+
     /// The options that the firmware tried in vain, with the seconds that each took.
     pub fn in_vain(&self) -> impl Iterator<Item = (&Attempt, f64)> {
         let next = self.attempts.iter().skip(1);
@@ -497,11 +511,13 @@ impl Checkpoints {
             ("boot loader", self.loader_done_s),
             ("system, until boot services end", self.exit_entry_s),
         ];
-        let mut parts: Vec<_> = points
-            .into_iter()
-            .filter_map(|(name, at)| Some((name, at?)))
-            .collect();
-        parts.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        let mut parts = Vec::new();
+        for (name, at) in points {
+            if let Some(at) = at {
+                let place = parts.partition_point(|(_, other)| *other <= at);
+                parts.insert(place, (name, at));
+            }
+        }
         parts
     }
 }
@@ -731,6 +747,13 @@ mod tests {
             option(None, 4.0),
             option(None, 7.0),
         ];
+        assert_eq!(report.boot_s(), Some(11.0));
+        // Of the boot that brought the examination.
+        report.checkpoints = Some(Checkpoints {
+            load_image_s: Some(3.0),
+            start_image_s: Some(15.0),
+            ..Checkpoints::default()
+        });
         assert_eq!(report.boot_s(), Some(11.0));
         report.checkpoints = Some(Checkpoints {
             load_image_s: Some(3.0),

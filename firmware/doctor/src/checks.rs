@@ -48,7 +48,7 @@ impl Eq for Check {}
 pub(crate) const ALL: &[Check] = &[
     Check {
         name: "check",
-        what: "firmware and processors",
+        what: "firmware, processors, and the times of this boot",
         standard: true,
         quick: true,
         needs_server: false,

@@ -1,8 +1,10 @@
 //! The machine's ACPI tables, as the firmware has them for the system.
 
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ptr;
 use uefi::boot::{self, SearchType};
-use uefi::mem::memory_map::MemoryMap;
+use uefi::mem::memory_map::{MemoryMap, MemoryMapOwned};
 use uefi::proto::acpi::AcpiTable;
 use uefi::table::cfg::ConfigTableEntry;
 use uefi::{Handle, Identify, Result, Status, system};
@@ -15,6 +17,9 @@ const HEADER: usize = 36;
 /// Far more tables than any machine has.
 const MOST_TABLES: usize = 1024;
 
+/// The longest table that is read. One with a record for each module of the firmware has some hundred kilobytes.
+const LONGEST: usize = 4 << 20;
+
 /// The address of the first table with this signature; `None` where there is none.
 #[must_use]
 pub fn find(signature: [u8; 4]) -> Option<u64> {
@@ -24,26 +29,57 @@ pub fn find(signature: [u8; 4]) -> Option<u64> {
             .find(|entry| entry.guid == ConfigTableEntry::ACPI2_GUID)?;
         Some(entry.address as u64)
     })?;
-    // From the firmware's pool: a driver of ours has no heap.
-    let map = boot::memory_map(boot::MemoryType::BOOT_SERVICES_DATA).ok()?;
-    let is_there = |address: u64, bytes: usize| {
-        let Some(end) = address.checked_add(bytes as u64) else {
+    let memory = TableMemory::read()?;
+    find_in(rsdp, signature, |address, out| memory.copy(address, out))
+}
+
+/// The bytes of the table at this address: `length` says how many, by its first eight. `None` where the firmware's memory map has not all of them, or they
+/// are more than any table has.
+#[must_use]
+pub fn read(address: u64, length: impl FnOnce(&[u8; 8]) -> Option<usize>) -> Option<Vec<u8>> {
+    let memory = TableMemory::read()?;
+    read_by(address, length, |address, out| memory.copy(address, out))
+}
+
+fn read_by(
+    address: u64,
+    length: impl FnOnce(&[u8; 8]) -> Option<usize>,
+    read: impl Fn(u64, &mut [u8]) -> bool,
+) -> Option<Vec<u8>> {
+    let mut head = [0; 8];
+    if !read(address, &mut head) {
+        return None;
+    }
+    let bytes = length(&head).filter(|bytes| *bytes <= LONGEST)?;
+    let mut table = vec![0; bytes];
+    read(address, &mut table).then_some(table)
+}
+
+/// Memory of which the firmware's memory map knows. The map is in the firmware's pool: a driver of ours has no heap.
+struct TableMemory(MemoryMapOwned);
+
+impl TableMemory {
+    fn read() -> Option<Self> {
+        let map = boot::memory_map(boot::MemoryType::BOOT_SERVICES_DATA).ok()?;
+        Some(Self(map))
+    }
+
+    /// Copies what is at this address; false, and nothing, where one region does not hold all of it.
+    fn copy(&self, address: u64, out: &mut [u8]) -> bool {
+        let Some(end) = address.checked_add(out.len() as u64) else {
             return false;
         };
-        map.entries().any(|region| {
+        let is_there = self.0.entries().any(|region| {
             let first = region.phys_start;
             let behind = first.saturating_add(region.page_count.saturating_mul(4096));
             first <= address && end <= behind
-        })
-    };
-    find_in(rsdp, signature, |address, out| {
-        if !is_there(address, out.len()) {
-            return false;
+        });
+        if is_there {
+            // SAFETY: the firmware's memory map has all of these bytes, memory is mapped one to one, and nobody else runs.
+            unsafe { ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), out.len()) };
         }
-        // SAFETY: the firmware's memory map has all of these bytes, memory is mapped one to one, and nobody else runs.
-        unsafe { ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), out.len()) };
-        true
-    })
+        is_there
+    }
 }
 
 /// The same by `read`, which fills a buffer from an address, or cannot.

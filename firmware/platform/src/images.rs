@@ -50,16 +50,19 @@ impl Images {
             handles
                 .iter()
                 .take(MOST)
-                .filter_map(|&handle| image(handle))
-                .collect(),
+                .filter_map(|&handle| image(handle)),
         )
     }
 
     /// These images, sorted by address.
     #[must_use]
-    pub fn of(mut images: Vec<Image>) -> Self {
-        images.sort_unstable_by_key(|image| image.base);
-        Self(images)
+    pub fn of(images: impl IntoIterator<Item = Image>) -> Self {
+        let mut sorted: Vec<Image> = Vec::new();
+        for image in images {
+            let place = sorted.partition_point(|one| one.base <= image.base);
+            sorted.insert(place, image);
+        }
+        Self(sorted)
     }
 
     /// The image that has `address`, and its number: less than [`len`](Self::len).
@@ -269,7 +272,7 @@ mod tests {
             base,
             bytes,
         };
-        let images = Images::of([image("b", 0x3000, 0x1000), image("a", 0x1000, 0x1000)].into());
+        let images = Images::of([image("b", 0x3000, 0x1000), image("a", 0x1000, 0x1000)]);
         let at = |address| images.at(address).map(|(_, image)| image.name.as_str());
         for (address, name) in [
             (0x1000, Some("a")),

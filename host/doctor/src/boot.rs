@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use wireboot_fpdt::{
-    BasicBoot, attempts, basic_boot, boot_table_address, boot_table_length, module_events,
+    BasicBoot, basic_boot, boot_table_address, boot_table_length, tell_boot, tell_details,
 };
-use wireboot_report::{Attempt, Checkpoints, Report};
+use wireboot_report::{Checkpoints, Report};
 use wireboot_wire::load_option::{LoadOption, NetworkBoot};
 
 use crate::output::OutputArgs;
-use crate::{modules, status};
+use crate::status;
 
 /// Examine how this Linux was booted: the firmware's times, the boot loader's, the order of boot options.
 ///
@@ -49,14 +49,7 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
     let mut points = Checkpoints::default();
     let table = boot_table(root);
     match performance(root, &table) {
-        Ok(boot) => {
-            let seconds = |ns: u64| (ns != 0).then_some(ns as f64 / 1e9);
-            points.reset_end_s = seconds(boot.reset_end_ns);
-            points.load_image_s = seconds(boot.load_image_ns);
-            points.start_image_s = seconds(boot.start_image_ns);
-            points.exit_entry_s = seconds(boot.exit_entry_ns);
-            points.exit_s = seconds(boot.exit_ns);
-        }
+        Ok(boot) => tell_boot(&boot, &mut points),
         Err(error) => points
             .missing
             .push(format!("the firmware's times: {error:#}")),
@@ -75,23 +68,8 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
     if let Err(error) = options(&variables, &mut points) {
         points.missing.push(format!("the boot options: {error:#}"));
     }
-    if let Ok(Ok(tried)) = table.as_deref().map(attempts) {
-        points.attempts = tried.map(|attempt| named(&variables, &attempt)).collect();
-    }
-    match table.as_deref().map(module_events) {
-        Ok(Ok(events)) => {
-            // What the firmware connected for options that it tried in vain is their matter.
-            let first = points.attempts.first().map(|attempt| attempt.ready_s);
-            let chosen = [points.load_image_s, first].into_iter().flatten();
-            let load_ns = chosen
-                .min_by(f64::total_cmp)
-                .map(|seconds| (seconds * 1e9) as u64);
-            points.modules = modules::times(events, load_ns);
-        }
-        Ok(Err(error)) => points
-            .missing
-            .push(format!("the times of the firmware's modules: {error}")),
-        Err(_) => {}
+    if let Ok(table) = &table {
+        tell_details(table, |number| option_name(&variables, number), &mut points);
     }
     let told_by_wireboot = wireboot(&variables).unwrap_or_else(|error| {
         points.missing.push(format!("wireboot's report: {error:#}"));
@@ -235,20 +213,6 @@ fn option_name(variables: &Path, number: u16) -> String {
     let option = variable(variables, &name, GLOBAL).unwrap_or_default();
     let text = text(option.get(6..).unwrap_or_default());
     format!("{name} {text}").trim_end().to_owned()
-}
-
-fn named(variables: &Path, attempt: &wireboot_fpdt::Attempt) -> Attempt {
-    let seconds = |ns: u64| ns as f64 / 1e9;
-    let reached = |ns: u64| (ns != 0).then_some(seconds(ns));
-    Attempt {
-        option: attempt.option.map_or_else(
-            || "what is no boot option".to_owned(),
-            |number| option_name(variables, number),
-        ),
-        ready_s: seconds(attempt.ready_ns),
-        start_s: reached(attempt.start_ns),
-        back_s: reached(attempt.back_ns),
-    }
 }
 
 /// The boot option that was used, and those before it.

@@ -219,7 +219,7 @@ pub(crate) fn servers(lab: &Lab) -> Result<()> {
 }
 
 /// The report that a machine tells on its serial port.
-fn told(machine: &mut RunningMachine) -> Result<Report> {
+pub(crate) fn told(machine: &mut RunningMachine) -> Result<Report> {
     let line = expect(machine, r"doctor: (\{.*\})\r?\n")?;
     let json = line.trim().strip_prefix("doctor: ");
     Ok(Report::from_json(json.context("no report")?)?)

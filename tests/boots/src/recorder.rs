@@ -7,6 +7,7 @@ use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
+use wireboot_doctor::shown;
 use wireboot_lab::checkpoints::Checkpoints;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
@@ -15,8 +16,8 @@ use wireboot_lab::network::SERVER;
 use wireboot_lab::qemu::RunningMachine;
 use wireboot_report::{PhaseKind, Report};
 
-use crate::fixture::{Fixture, MACHINE, boot_program, doctor_program, expect, recorder_program};
-use crate::system;
+use crate::fixture::{Fixture, MACHINE, doctor_program, expect, recorder_program};
+use crate::{doctor, system};
 
 /// How much of the time that is seen from outside the firmware's table must have: the table begins later, by QEMU's own start, and a busy host
 /// shows the console's lines late.
@@ -24,13 +25,13 @@ const SHARE: f64 = 0.3;
 /// Seconds that a line of the console may come before what it announces.
 const EARLY_S: f64 = 2.0;
 
-/// The disk's option is tried in vain, then the network's boots.
+/// The disk's option is tried in vain, in which doctor.efi reads what was recorded until then; then the network's boots.
 pub(crate) fn keeps_the_attempts(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     fixture.machine.from_power_on = true;
-    let doctor = lab.scratch().join("doctor.efi");
-    embed::configuration(&doctor_program()?, "record on\n", &doctor)?;
-    let disk = fixture.boot_from_stick_at(&doctor)?;
+    let program = lab.scratch().join("doctor.efi");
+    embed::configuration(&doctor_program()?, "record on\n", &program)?;
+    let disk = fixture.boot_from_stick_at(&program)?;
     fs::copy(recorder_program()?, disk.join("recorder.efi"))?;
     let mut machine = fixture.start()?;
     expect(
@@ -40,11 +41,9 @@ pub(crate) fn keeps_the_attempts(lab: &Lab) -> Result<()> {
     drop(machine);
 
     fixture.machine.keep_variables(lab, MACHINE)?;
-    // It gets an address, finds no file and gives the card back.
-    let dead = lab.scratch().join("dead.efi");
-    let missing = format!("title Nothing\nefi http://{SERVER}/missing.efi\n");
-    embed::configuration(&boot_program()?, &missing, &dead)?;
-    fs::copy(&dead, disk.join("BOOTX64.EFI"))?;
+    // It examines the machine and goes back, so the firmware tries the next.
+    embed::configuration(&doctor_program()?, "check\n", &program)?;
+    fs::copy(&program, disk.join("BOOTX64.EFI"))?;
     fixture.machine.pxe_only(Some(IpVersion::V4));
     if let Some(card) = &mut fixture.machine.network {
         card.boot_index = Some(2);
@@ -57,6 +56,7 @@ pub(crate) fn keeps_the_attempts(lab: &Lab) -> Result<()> {
     let posted = thread::spawn(move || posted(&reports));
     let _server = fixture.serve(&[])?;
     let mut machine = fixture.start()?;
+    examined(&doctor::told(&mut machine)?)?;
     expect(
         &mut machine,
         r"wireboot: http://10\.77\.0\.1:8080/boots: has the report",
@@ -104,6 +104,26 @@ fn posted(listener: &TcpListener) -> Result<(String, String)> {
     let answer = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
     reader.get_mut().write_all(answer.as_bytes())?;
     Ok((request.trim().to_owned(), String::from_utf8(body)?))
+}
+
+/// doctor.efi has read what was recorded of the boot that brought it.
+fn examined(report: &Report) -> Result<()> {
+    let points = report.checkpoints.as_ref().context("no points")?;
+    ensure!(points.missing.is_empty(), "{points:?}");
+    let option = points.option.as_deref().context("no option")?;
+    let [.., tried] = points.attempts.as_slice() else {
+        anyhow::bail!("{points:?}")
+    };
+    ensure!(
+        tried.option == option && tried.start_s == points.start_image_s && tried.back_s.is_none(),
+        "{points:?}"
+    );
+    ensure!(points.load_image_s > Some(0.0) && points.start_image_s > points.load_image_s);
+    ensure!(!points.are_whole() && !points.over_network, "{points:?}");
+    let shown = shown(report);
+    let told = " s from reset to the boot loader's start: ";
+    ensure!(shown.contains(told), "{shown}");
+    Ok(())
 }
 
 /// wireboot has told of its card, its address, its choice and its files.

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use wireboot_report::network::{Dhcp, VendorOptions};
+use wireboot_report::network::{Dhcp, Offer, VendorOptions};
 use wireboot_report::{Phase, PhaseKind};
 
 use super::{Boot, Found, advice, count, listed, time};
@@ -242,13 +242,17 @@ pub(super) fn boot_server(boot: &Boot<'_>) -> Option<Found> {
     })
 }
 
+/// The servers whose offers are such, each once.
+fn servers<'a>(boot: &Boot<'a>, are: impl Fn(&Offer) -> bool) -> BTreeSet<&'a str> {
+    let mut servers = BTreeSet::new();
+    let offers = boot.offers().filter(|offer| are(offer));
+    servers.extend(offers.map(|offer| offer.server.as_str()));
+    servers
+}
+
 /// Several servers give addresses.
 pub(super) fn several_servers(boot: &Boot<'_>) -> Option<Found> {
-    let servers: BTreeSet<&str> = boot
-        .offers()
-        .filter(|offer| offer.address.is_some())
-        .map(|offer| offer.server.as_str())
-        .collect();
+    let servers = servers(boot, |offer| offer.address.is_some());
     if servers.len() < 2 {
         return None;
     }
@@ -269,11 +273,7 @@ pub(super) fn several_servers(boot: &Boot<'_>) -> Option<Found> {
 
 /// Option 43 that is not PXE's.
 pub(super) fn vendor_options(boot: &Boot<'_>) -> Option<Found> {
-    let foreign: BTreeSet<&str> = boot
-        .offers()
-        .filter(|offer| offer.vendor_options == VendorOptions::Foreign)
-        .map(|offer| offer.server.as_str())
-        .collect();
+    let foreign = servers(boot, |offer| offer.vendor_options == VendorOptions::Foreign);
     if foreign.is_empty() {
         return None;
     }

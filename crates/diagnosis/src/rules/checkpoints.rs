@@ -13,6 +13,10 @@ const WORTH_S: f64 = 0.1;
 
 /// Other boot options were tried before the one that was used, or stand before it: the firmware tried them first, unless somebody chose.
 pub(super) fn options_before(report: &Report) -> Option<Found> {
+    if report.dry_boot().is_some() {
+        // They tell themselves which options fail.
+        return None;
+    }
     let points = report.checkpoints.as_ref()?;
     if !points.attempts.is_empty() {
         return tried(points);

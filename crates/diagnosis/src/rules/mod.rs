@@ -1,7 +1,6 @@
 //! The rules, each a function of the report, or of the boot in it.
 
 mod addressing;
-#[cfg(feature = "checkpoints")]
 mod checkpoints;
 mod dry_boots;
 mod files;
@@ -118,9 +117,7 @@ impl Rule {
 
 /// In the order of a boot; findings are sorted by seconds afterwards.
 pub(crate) const ALL: &[Rule] = &[
-    #[cfg(feature = "checkpoints")]
     rule("options-before", checkpoints::options_before),
-    #[cfg(feature = "checkpoints")]
     rule("connected-disks", checkpoints::connected_disks),
     rule("failing-options", dry_boots::failing_options),
     rule("boot-menu", machine::boot_menu),

@@ -68,7 +68,8 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         }
     }
     drop(watch);
-    let cards: BTreeSet<_> = bootables.iter().map(|one| one.mac).collect();
+    let mut cards = BTreeSet::new();
+    cards.extend(bootables.iter().map(|one| one.mac));
     for mac in cards {
         load_file::connect_anew(mac);
     }

@@ -1,4 +1,6 @@
-//! What machine it is.
+//! What machine it is, and how it came here.
+
+mod points;
 
 use crate::error::Error;
 use crate::examination::Examination;
@@ -11,7 +13,8 @@ use wireboot_platform::images::Images;
 use wireboot_platform::{console, debug_build, processors, random, smbios, variable};
 use wireboot_report::Build;
 
-/// Firmware, processors, counter, UUID, maker and model, how long the firmware waits for its menu, how it is built and which network drivers it has.
+/// Firmware, processors, counter, UUID, maker and model, how long the firmware waits for its menu, the points of this boot, how the firmware is built and which
+/// network drivers it has.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     #[cfg(feature = "faults")]
     faults::reach(faults::Place::Check);
@@ -30,6 +33,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let timeout = timeout.and_then(|value| <[u8; 2]>::try_from(&*value).ok());
     machine.boot_menu_s = timeout.map(u16::from_le_bytes);
     machine.random = Some(random::is_offered());
+    examination.report.checkpoints = Some(points::told());
     let images = Images::read();
     let asserting = debug_build::asserting(&images);
     examination.report.build = Some(Build {
