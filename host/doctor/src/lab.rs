@@ -26,6 +26,7 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::qemu::{Accelerator, Machine};
+use wireboot_lab::tftpd_hpa;
 use wireboot_report::Report;
 
 pub use hardware::Hardware;
@@ -62,6 +63,9 @@ pub struct LabArgs {
     /// Show the machine's serial console
     #[arg(long, requires = "words")]
     console: bool,
+    /// The firmware boots by HTTP, from nginx, not by PXE; with --ip 6 it tries IPv4 before, for 60 s
+    #[arg(long, requires = "words")]
+    http: bool,
     /// Boot over this version of IP: the network has no other
     #[arg(long, value_enum, value_name = "VERSION", default_value = "4")]
     ip: IpVersion,
@@ -83,7 +87,7 @@ pub struct LabArgs {
 /// Bytes of each packet that are captured: DHCP messages whole.
 const CAPTURED: u32 = 1024;
 /// What the console shows when the firmware starts what it has loaded.
-const STARTED: &str = r"BdsDxe: starting Boot\S+ .*PXEv[46]";
+const STARTED: &str = r"BdsDxe: starting Boot\S+ .*(?:PXE|HTTP)v[46]";
 /// What the console shows at the end: that file, or that the firmware gave up.
 const ENDED: &str = r"the end of the boot|BdsDxe: failed to (?:load|start) Boot\S+ .*PXEv[46]";
 
@@ -97,9 +101,13 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
     }
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside() {
-        loaders::fetch().context("fetching Debian's shim and GRUB")?;
+        fetch(&arguments.fault)?;
     }
     are_of(arguments.ip, &arguments.fault)?;
+    let of_pxe = arguments.fault.iter().find(|fault| fault.is_of_pxe());
+    if let Some(fault) = of_pxe.filter(|_| arguments.http) {
+        bail!("{} is a fault of PXE; leave out --http", name(*fault));
+    }
     let wireboot = arguments.wireboot.as_ref();
     let wireboot = wireboot.map(|named| firmware_program(named.as_deref(), "wireboot.efi"));
     let wireboot = wireboot.transpose().context(
@@ -125,6 +133,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
             arguments.accel.choose(&lab)?
         },
         ip: arguments.ip,
+        http: arguments.http,
         faults: &arguments.fault,
         wireboot: wireboot.as_deref(),
         planted: planted.as_deref(),
@@ -168,6 +177,8 @@ pub struct Trial<'a> {
     pub accelerator: Accelerator,
     /// The network's version of IP.
     pub ip: IpVersion,
+    /// The firmware boots by HTTP Boot; else by PXE.
+    pub http: bool,
     /// What is wrong with the network and the machine.
     pub faults: &'a [Fault],
     /// wireboot.efi, where it is to be in front of shim.
@@ -189,6 +200,7 @@ impl Trial<'_> {
         Self {
             accelerator,
             ip: IpVersion::V4,
+            http: false,
             faults: &[],
             wireboot: None,
             planted: None,
@@ -197,6 +209,18 @@ impl Trial<'_> {
             longest,
         }
     }
+}
+
+/// Fetches what is not installed and these faults need.
+///
+/// # Errors
+/// When it is not to be had.
+fn fetch(faults: &[Fault]) -> Result<()> {
+    loaders::fetch().context("fetching Debian's shim and GRUB")?;
+    if faults.contains(&Fault::NoBlksize) {
+        tftpd_hpa::fetch().context("fetching Debian's tftpd-hpa")?;
+    }
+    Ok(())
 }
 
 /// # Errors

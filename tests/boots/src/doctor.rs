@@ -22,10 +22,10 @@ use wireboot_lab::network::SERVER6;
 use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_report::ladder::{DRIVER, MNP, SNP, UNDI};
 use wireboot_report::memory::{CARDS, ORDINARY};
-use wireboot_report::network::Outcome;
+use wireboot_report::network::{Outcome, Protocol};
 use wireboot_report::servers::Echoes;
 use wireboot_report::sweep::{By, Cell, NOT_GRANTED};
-use wireboot_report::{Profile, ProfiledImage, Report};
+use wireboot_report::{Network, Profile, ProfiledImage, Report};
 
 use crate::firmware_drivers::BY_UNDI;
 use crate::fixture::{
@@ -427,6 +427,39 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
         compared.push((inside_s, outside_s));
     }
     bail!("from request to last acknowledgement, inside and outside, in s: {compared:?}");
+}
+
+/// doctor.efi loads the boot option by HTTP twice, from nginx, and the packets outside are of the same file. Then the firmware boots by that option.
+pub(crate) fn dry_boot_by_http(lab: &Lab) -> Result<()> {
+    let trial = Trial {
+        http: true,
+        ..Trial::healthy(accel::best(lab, false)?, LONGEST)
+    };
+    let report = inside_of(lab, trial, "boot runs=2 options=1", true)?;
+    println!("{}", shown(&report));
+    let dry = report.dry_boot().context("nothing was loaded")?;
+    ensure!(dry.runs_s.len() == 2 && dry.failure.is_none(), "{dry:?}");
+    ensure!(dry.option.contains("HTTPv4"), "{dry:?}");
+    let bytes = |network: &Network| -> Vec<u64> {
+        let files = network.transfers.iter();
+        let whole = files.filter(|one| {
+            one.protocol == Protocol::Http
+                && one.file.ends_with(LOADED)
+                && one.outcome == Outcome::Complete
+        });
+        whole.map(|one| one.bytes).collect()
+    };
+    let inside = bytes(&dry.network);
+    let [with_head] = inside[..] else {
+        bail!("{dry:?}")
+    };
+    let file = dry.bytes.context("no size")?;
+    ensure!((file + 1..file + 1000).contains(&with_head), "{dry:?}");
+    let outside = examine(&lab.scratch().join(OUTSIDE), None)?;
+    let outside = bytes(&outside.network);
+    // The third is the boot.
+    ensure!(outside == [with_head; 3], "{with_head}, {outside:?}");
+    Ok(())
 }
 
 /// From request to last acknowledgement of a boot file that doctor.efi has loaded, in seconds.

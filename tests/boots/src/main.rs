@@ -447,6 +447,7 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_on_one_processor", doctor::one_processor),
     ("doctor_on_newest_firmware", doctor::newest_firmware),
     ("doctor_dry_boot", doctor::dry_boot),
+    ("doctor_dry_boot_by_http", doctor::dry_boot_by_http),
     ("doctor_over_ipv6", doctor::over_ipv6),
     ("doctor_over_undi", doctor::over_undi),
     ("doctor_slow_names", doctor::slow_names),
@@ -617,6 +618,7 @@ fn boots() -> anyhow::Result<ExitCode> {
     // From inside a lab nothing can be fetched.
     guest::fetch()?;
     wireboot_lab::loaders::fetch()?;
+    wireboot_lab::tftpd_hpa::fetch()?;
     wireboot_lab::loaders::fetch_newest_ovmf()?;
     programs::fetch()?;
     controllers::fetch()?;

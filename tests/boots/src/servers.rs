@@ -7,9 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use wireboot_lab::atftpd;
-use wireboot_lab::ip::host;
 use wireboot_lab::netns::Lab;
+use wireboot_lab::{atftpd, nginx};
 
 use crate::fixture::Daemon;
 
@@ -180,31 +179,14 @@ pub(crate) fn atftpd(lab: &Lab, address: IpAddr, directory: &Path) -> Result<Dae
 /// nginx at an address, serving a directory; `command` is for the program nginx, wherever it is to run.
 pub(crate) fn nginx(
     lab: &Lab,
-    mut command: Command,
+    command: Command,
     address: IpAddr,
     directory: &Path,
 ) -> Result<Daemon> {
     let name = format!("nginx-{address}.log");
     let output = log(lab, &name)?;
-    let file = lab.scratch().join(format!("nginx-{address}.conf"));
-    let text = format!(
-        "daemon off; master_process off; user root; pid {0}/nginx-{3}.pid; error_log stderr;\n\
-         events {{}}\n\
-         http {{ access_log off; sendfile on; client_body_temp_path {0}/body; proxy_temp_path {0}/proxy; fastcgi_temp_path {0}/fastcgi;\n\
-         uwsgi_temp_path {0}/uwsgi; scgi_temp_path {0}/scgi;\n\
-         server {{ listen {2}:80; root {1}; }} }}\n",
-        lab.scratch().display(),
-        directory.display(),
-        host(address),
-        address,
-    );
-    fs::write(&file, text)?;
-    command
-        .arg("-e")
-        .arg("stderr")
-        .arg("-c")
-        .arg(&file)
-        .stdin(Stdio::null());
+    let mut command = nginx::serve(command, address, directory, lab.scratch())?;
+    command.stdin(Stdio::null());
     command.stdout(output.try_clone()?).stderr(output);
     let mut daemon = Daemon::start(command)?;
     wait(lab, &mut daemon, &name, |_| {

@@ -15,7 +15,6 @@ use serde_json::Value;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
-use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::progress;
@@ -27,7 +26,7 @@ use wireboot_report::network::{Network, Outcome, Transfer};
 use wireboot_report::sweep::By;
 use wireboot_report::throughput::{Direction, Throughput, rate};
 
-use super::{Examination, IPERF3, Trial, examine_inside};
+use super::{Examination, IPERF3, Trial, examine_inside, fetch};
 use crate::{NOT_MEASURED, examine};
 
 /// Compare what doctor.efi measures inside a machine with what is seen outside it
@@ -79,7 +78,7 @@ pub(crate) fn run(arguments: &AccuracyArgs) -> Result<ExitCode> {
     }
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside() {
-        loaders::fetch().context("fetching Debian's shim and GRUB")?;
+        fetch(&[])?;
     }
     let doctor = firmware_program(None, "doctor.efi").context("make build makes it")?;
     let lab = Lab::enter()?;

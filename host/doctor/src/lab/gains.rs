@@ -19,7 +19,6 @@ use nix::unistd::geteuid;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
-use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::progress;
@@ -29,7 +28,8 @@ use wireboot_report::Report;
 
 use super::site::Fault;
 use super::{
-    Examination, Hardware, STARTED, Trial, boot, examine_inside, name, network_with, planted, watch,
+    Examination, Hardware, STARTED, Trial, boot, examine_inside, fetch, name, network_with,
+    planted, watch,
 };
 use crate::{NOT_MEASURED, examine};
 use catalogue::{ComparedBoots, PLANTED, Planted};
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &FaultsArgs) -> Result<std::process::ExitCode> {
     }
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside() {
-        loaders::fetch().context("fetching Debian's shim and GRUB")?;
+        fetch(&[Fault::NoBlksize])?;
     }
     let program = |name| {
         firmware_program(None, name).with_context(|| format!("no {name}; `make build` makes it"))
@@ -220,6 +220,7 @@ impl FaultTestbed<'_> {
         Trial {
             accelerator: self.accelerator,
             ip: setting.ip,
+            http: false,
             faults: &setting.faults,
             wireboot: (setting.kind == TrialKind::First)
                 .then_some(self.programs.wireboot.as_path()),

@@ -140,7 +140,7 @@ fn run<T>(
         path: disk,
         boot_index: Some(1),
     });
-    machine.pxe_only(Some(trial.ip));
+    machine.pxe_only((!trial.http).then_some(trial.ip));
     Site::prepare(trial.faults, &mut machine);
     let mut words = planted::words(trial.faults);
     if examination.goes_on {

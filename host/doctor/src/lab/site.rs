@@ -19,7 +19,7 @@ use wireboot_lab::network::{self, INTERFACE, Network, NetworkOptions, SERVER, SE
 use wireboot_lab::payload::{self, INSTALLER_FILES};
 use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_lab::station::Station;
-use wireboot_lab::{Impairment, atftpd};
+use wireboot_lab::{Impairment, atftpd, nginx, tftpd_hpa};
 
 use super::{Trial, names};
 
@@ -41,7 +41,7 @@ pub enum Fault {
     MissingFile,
     /// The TFTP server knows no windows (dnsmasq)
     NoWindowsize,
-    /// The TFTP server knows neither windows nor block sizes
+    /// The TFTP server knows no windows and refuses block sizes (tftpd-hpa)
     NoBlksize,
     /// One packet in a hundred is lost
     Loss,
@@ -83,6 +83,20 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// It is one of PXE's own servers and files, of which HTTP Boot asks for none.
+    pub(super) fn is_of_pxe(self) -> bool {
+        matches!(
+            self,
+            Self::NoBootFile
+                | Self::MissingFile
+                | Self::NoWindowsize
+                | Self::NoBlksize
+                | Self::SilentProxy
+                | Self::SlowDisk
+                | Self::Ipv6First
+        )
+    }
+
     /// The version of IP whose own servers and options it is one of; `None` where it is of both.
     pub(super) fn version(self) -> Option<IpVersion> {
         match self {
@@ -181,9 +195,22 @@ impl Site {
             lab.scratch().join("dnsmasq.log"),
         )?];
         let mut stopping = None;
-        if !(has(Fault::NoWindowsize) || has(Fault::NoBlksize)) {
-            let command = atftpd::serve(lab.command("atftpd"), network::server(ip), &root)?;
-            let server = Server::start(command, lab.scratch().join("atftpd.log"))?;
+        let address = network::server(ip);
+        let files = if trial.http {
+            let command = nginx::serve(lab.command("nginx"), address, &root, lab.scratch())?;
+            Some((command, "nginx.log"))
+        } else if has(Fault::NoBlksize) {
+            let command = tftpd_hpa::serve(lab, address, &root, &["blksize"])?;
+            Some((command, "tftpd-hpa.log"))
+        } else if has(Fault::NoWindowsize) {
+            // dnsmasq serves them, too.
+            None
+        } else {
+            let command = atftpd::serve(lab.command("atftpd"), address, &root)?;
+            Some((command, "atftpd.log"))
+        };
+        if let Some((command, log)) = files {
+            let server = Server::start(command, lab.scratch().join(log))?;
             stopping = has(Fault::SlowDisk)
                 .then(|| stop_again_and_again(server.child.id(), STANDS, WORKS));
             servers.push(server);
@@ -416,7 +443,12 @@ fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
                 command.arg(format!("--dhcp-option=option6:dns-server,{server}"));
                 server = names::NAME.to_owned();
             }
-            let url = format!("tftp://{server}/{FOLDER}/{first}");
+            let scheme = if trial.http { "http" } else { "tftp" };
+            let url = format!("{scheme}://{server}/{FOLDER}/{first}");
+            if trial.http {
+                // dnsmasq writes the vendor class as texts with their lengths, so the first one stands for the enterprise number.
+                command.arg("--dhcp-option=option6:16,ab,HTTPClient");
+            }
             command.args([
                 "--enable-ra",
                 "--dhcp-range=fd00:77::100,fd00:77::1ff,64,1h",
@@ -424,13 +456,10 @@ fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
             ]);
         }
     }
-    if has(Fault::NoWindowsize) || has(Fault::NoBlksize) {
+    if has(Fault::NoWindowsize) && !has(Fault::NoBlksize) {
         command
             .arg("--enable-tftp")
             .arg(format!("--tftp-root={}", root.display()));
-    }
-    if has(Fault::NoBlksize) {
-        command.arg("--tftp-no-blocksize");
     }
     command
 }
@@ -448,6 +477,11 @@ fn addresses(command: &mut Command, trial: &Trial<'_>, first: &str) {
         command.arg("--dhcp-boot=grubx46.efi");
     } else if has(Fault::SilentProxy) {
         command.arg("--dhcp-option-force=60,PXEClient");
+    } else if trial.http {
+        command.args([
+            "--dhcp-option-force=60,HTTPClient",
+            &format!("--dhcp-boot=http://{SERVER}/{FOLDER}/{first}"),
+        ]);
     } else if !has(Fault::NoBootFile) {
         command.arg(format!("--dhcp-boot={FOLDER}/{first}"));
     }

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use wireboot_lab::atftpd;
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, INTERFACE};
-use wireboot_lab::server;
+use wireboot_lab::{atftpd, nginx, server};
 
 /// What the DHCP server tells the firmware to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +70,7 @@ impl Servers {
 
         let tftp = atftpd::serve(lab.command("atftpd"), network::server(ip), root)?;
 
-        let settings = scratch.join("nginx.conf");
-        fs::write(&settings, nginx(root, scratch, ip)).context("writing nginx's configuration")?;
-        let mut http = lab.command("nginx");
-        http.arg("-c").arg(&settings).args(["-e", "stderr"]);
+        let http = nginx::serve(lab.command("nginx"), network::server(ip), root, scratch)?;
 
         let mut servers = Self(Vec::new());
         servers.start(lab, "dnsmasq", addresses)?;
@@ -215,21 +211,6 @@ fn url(file: &str, ip: IpVersion) -> String {
         return file.to_owned();
     }
     format!("tftp://{}/{file}", host(network::server(ip)))
-}
-
-/// One process and no log: as fast as nginx gets for one client, and able to run where there is only one user.
-#[must_use]
-pub fn nginx(root: &Path, scratch: &Path, ip: IpVersion) -> String {
-    let address = host(network::server(ip));
-    let (root, scratch) = (root.display(), scratch.display());
-    format!(
-        "daemon off;\nmaster_process off;\npid {scratch}/nginx.pid;\nerror_log stderr;\nevents {{}}\n\
-         http {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  keepalive_timeout 65;\n\
-         \x20 default_type application/octet-stream;\n  types {{ application/efi efi; }}\n\
-         \x20 client_body_temp_path {scratch}/nginx-body;\n  proxy_temp_path {scratch}/nginx-proxy;\n\
-         \x20 fastcgi_temp_path {scratch}/nginx-fastcgi;\n  uwsgi_temp_path {scratch}/nginx-uwsgi;\n  scgi_temp_path {scratch}/nginx-scgi;\n\
-         \x20 server {{ listen {address}:80; root {root}; }}\n}}\n"
-    )
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use servers::{Kind, Running};
 use wireboot_lab::host::{self, Host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, Station};
+use wireboot_lab::tftpd_hpa;
 
 /// Load TFTP or HTTP servers with many simulated clients at once, ours beside others
 ///
@@ -143,7 +144,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside()
         && kinds.contains(&Kind::TftpdHpa)
-        && let Err(error) = servers::fetch()
+        && let Err(error) = tftpd_hpa::fetch()
     {
         eprintln!("tftpd-hpa is left out unless the cache holds it: {error:#}");
     }

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -13,18 +12,13 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use crate::bench::servers::nginx;
 use crate::protocol::Protocol;
-use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, SERVER};
-use wireboot_lab::packages::{self, Package};
+use wireboot_lab::packages::Package;
 use wireboot_lab::server::AS_ROOT;
+use wireboot_lab::{nginx, tftpd_hpa};
 
-/// Its package excludes atftpd's, so it is fetched and taken apart, not installed.
-const TFTPD_HPA: &str = "tftpd-hpa";
-/// Debian's release that it comes from.
-const SUITE: &str = "bookworm";
 /// Transfers at a time that the servers are told to allow, where they want to be told.
 const MOST_TRANSFERS: usize = 2000;
 
@@ -84,7 +78,7 @@ impl Kind {
             Self::Ours => "wireboot serve",
             Self::Dnsmasq => "dnsmasq",
             Self::Atftpd => "atftpd",
-            Self::TftpdHpa => TFTPD_HPA,
+            Self::TftpdHpa => tftpd_hpa::PACKAGE,
             Self::OursHttp => "wireboot serve, HTTP",
             Self::Nginx => "nginx",
         }
@@ -100,7 +94,7 @@ impl Kind {
             Self::Nginx => Package::installed("nginx")?.version,
             Self::Dnsmasq => Package::installed("dnsmasq-base")?.version,
             Self::Atftpd => Package::installed("atftpd")?.version,
-            Self::TftpdHpa => Package::fetched(TFTPD_HPA)?.version,
+            Self::TftpdHpa => Package::fetched(tftpd_hpa::PACKAGE)?.version,
         })
     }
 
@@ -119,11 +113,8 @@ impl Kind {
                 }
             }
             Self::Nginx => {
-                let settings = lab.scratch().join("load-nginx.conf");
-                fs::write(&settings, nginx(root, lab.scratch(), IpVersion::V4))
-                    .context("writing nginx's configuration")?;
-                command = lab.command("nginx");
-                command.arg("-c").arg(&settings).args(["-e", "stderr"]);
+                let nginx = lab.command("nginx");
+                command = nginx::serve(nginx, SERVER.into(), root, lab.scratch())?;
             }
             Self::Dnsmasq => {
                 command = lab.command("dnsmasq");
@@ -144,24 +135,11 @@ impl Kind {
                     .arg(root);
             }
             Self::TftpdHpa => {
-                let package = Package::fetched(TFTPD_HPA)?;
-                command = lab.command(package.file(&["usr/sbin/in.tftpd"])?);
-                command
-                    .args(["--foreground", "--secure", "--user", "root"])
-                    .args(["--address", &address])
-                    .arg(root);
+                command = tftpd_hpa::serve(lab, SERVER.into(), root, &[])?;
             }
         }
         Ok(command)
     }
-}
-
-/// Fetches the servers that are not installed. Wants the host's network, so call it outside the lab's namespaces.
-///
-/// # Errors
-/// When they are not to be had.
-pub(super) fn fetch() -> Result<()> {
-    packages::fetch(&[TFTPD_HPA], &[SUITE], Duration::MAX)
 }
 
 /// A running server. It ends, with all its processes, with this value.

@@ -25,16 +25,23 @@ const WHOLE: [u16; 6] = [
     DNS,
 ];
 
-/// How much of a frame is kept: the whole where a boot begins, the headers of the rest.
+/// With what HTTP/1's requests and responses begin.
+const HEADS: [&[u8]; 3] = [b"GET ", b"HEAD ", b"HTTP/1."];
+
+/// How much of a frame is kept: the whole where a boot begins and where HTTP's heads are, the headers of the rest.
 pub(super) fn keep(_header: &[u8; 14], body: &[u8]) -> usize {
-    let udp = IpPacket::parse(body)
-        .and_then(|ip| ip.udp().map(|udp| (udp.source_port, udp.destination_port)));
-    match udp {
-        Some((source, destination)) if WHOLE.contains(&source) || WHOLE.contains(&destination) => {
-            body.len()
-        }
-        _ => KEPT,
-    }
+    let Some(ip) = IpPacket::parse(body) else {
+        return KEPT;
+    };
+    let is_whole = if let Some(udp) = ip.udp() {
+        WHOLE.contains(&udp.source_port) || WHOLE.contains(&udp.destination_port)
+    } else {
+        ip.tcp().is_some_and(|tcp| {
+            let payload = tcp.segment.payload();
+            HEADS.iter().any(|head| payload.starts_with(head))
+        })
+    };
+    if is_whole { body.len() } else { KEPT }
 }
 
 /// Seconds that so many ticks take of a counter with `hertz` of them in a second.
@@ -109,6 +116,18 @@ mod tests {
         }
         assert_eq!(kept((1069, 2070)), KEPT);
         assert_eq!(keep(&[0; 14], &[1, 2, 3]), KEPT);
+        let tcp = |payload: &[u8]| {
+            let mut ip = udp((49152, 80), 600);
+            ip[9] = 6;
+            // 20 bytes of header.
+            ip[20 + 12] = 5 << 4;
+            ip[40..][..payload.len()].copy_from_slice(payload);
+            keep(&[0; 14], &ip)
+        };
+        for head in [&b"HTTP/1.1 200 OK\r\n"[..], b"GET /linux", b"HEAD /linux"] {
+            assert_eq!(tcp(head), 600, "{head:?}");
+        }
+        assert_eq!(tcp(b"GETTING"), KEPT);
     }
 
     #[test]
