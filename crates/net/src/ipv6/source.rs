@@ -69,23 +69,26 @@ pub(crate) fn choose(
     candidates: impl IntoIterator<Item = Candidate>,
 ) -> Option<Candidate> {
     let v4 = destination.to_ipv4_mapped().is_some();
-    let (wanted, label) = (scope(destination), policy(destination).1);
+    let wanted = scope(destination);
+    // Wide enough, then as narrow as can be; else as wide as can be.
+    let reach = |address| match scope(address) {
+        scope if scope >= wanted => (0, scope),
+        scope => (1, u8::MAX - scope),
+    };
+    let first = |one: &Candidate| {
+        let is_other = one.address != destination;
+        (is_other, reach(one.address), one.deprecated)
+    };
+    // Each datagram's source is chosen so, and the first rules mostly decide.
+    let then = |one: &Candidate| {
+        let is_labelled_otherwise = policy(one.address).1 != policy(destination).1;
+        (is_labelled_otherwise, Reverse(common(one, destination)))
+    };
     let candidates = candidates.into_iter();
     let of_version = candidates.filter(|one| one.address.to_ipv4_mapped().is_some() == v4);
-    of_version.min_by_key(|one| {
-        let scope = scope(one.address);
-        // Wide enough, then as narrow as can be; else as wide as can be.
-        let reach = match scope >= wanted {
-            true => (0, scope),
-            false => (1, u8::MAX - scope),
-        };
-        (
-            one.address != destination,
-            reach,
-            one.deprecated,
-            policy(one.address).1 != label,
-            Reverse(common(one, destination)),
-        )
+    of_version.min_by(|one, other| {
+        let by_first = first(one).cmp(&first(other));
+        by_first.then_with(|| then(one).cmp(&then(other)))
     })
 }
 
