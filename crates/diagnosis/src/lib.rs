@@ -70,19 +70,20 @@ pub fn verdict(report: &Report) -> String {
     let captured = report.network != Network::default();
     let points = report.checkpoints.as_ref();
     let whole = points.filter(|points| points.are_whole());
-    let mut out = match (whole, report.dry_boot(), &report.surroundings, points) {
+    let inside = whole.is_some() || report.dry_boot().is_some();
+    let looked = inside || captured || report.surroundings.is_some();
+    // Those of the boot that brought an examination, where that has nothing else.
+    let alone = points.filter(|points| !looked && points.ready_s().is_some());
+    let told = whole.or(alone);
+    let mut out = match (told, report.dry_boot(), &report.surroundings) {
         (Some(points), ..) => checkpoints(points),
-        (None, Some(boot), ..) => dry_boot(report, boot),
-        (None, None, Some(heard), _) => {
+        (None, Some(boot), _) => dry_boot(report, boot),
+        (None, None, Some(heard)) => {
             format!("{:.1} s of listening to the network", heard.listened_s)
         }
-        (None, None, None, _) if captured => {
-            format!("{:.1} s on the network", report.network.span_s)
-        }
-        (None, None, None, Some(points)) if !points.parts().is_empty() => checkpoints(points),
-        (None, None, None, _) => "no network boot was looked at".into(),
+        (None, None, None) if !captured => "no network boot was looked at".into(),
+        (None, None, None) => format!("{:.1} s on the network", report.network.span_s),
     };
-    let inside = whole.is_some() || report.dry_boot().is_some();
     let no_boot = !inside && !captured;
     let (timed, others): (Vec<_>, Vec<_>) = report
         .findings
@@ -100,7 +101,7 @@ pub fn verdict(report: &Report) -> String {
         ));
     }
     // Points of a boot alone do not tell that.
-    if report.findings.is_empty() && whole.is_none() {
+    if report.findings.is_empty() && told.is_none() {
         out.push_str("; nothing found that can be saved");
     }
     out.push('.');
@@ -121,13 +122,20 @@ pub fn verdict(report: &Report) -> String {
 
 /// What became of a dry boot, and the seconds until then.
 fn dry_boot(report: &Report, boot: &DryBoot) -> String {
-    let seconds = report.dry_boot_s().unwrap_or_default();
+    let mut before = String::new();
     let points = report.checkpoints.as_ref();
-    let before = points
-        .and_then(Checkpoints::ready_s)
-        .map_or_else(String::new, |ready| {
-            format!("{ready:.1} s from reset to the first boot option, then ")
-        });
+    let ready = points.and_then(|points| Some((points, points.ready_s()?)));
+    let mut seconds = report.dry_boot_s().unwrap_or_default();
+    if let Some((points, ready)) = ready {
+        let option = if points.attempts.is_empty() {
+            "the boot option of this examination"
+        } else {
+            "the first boot option"
+        };
+        before = format!("{ready:.1} s from reset to {option}, then ");
+        // The menu waits before that.
+        seconds -= report.machine.menu_wait_s();
+    }
     match &boot.failure {
         None => format!("{before}{seconds:.1} s to load {}", boot.option),
         Some(status) => format!(
@@ -144,8 +152,10 @@ fn checkpoints(points: &Checkpoints) -> String {
         "the end of boot services"
     } else if points.loader_done_s.is_some() {
         "the system's start"
-    } else {
+    } else if points.start_image_s.is_some() {
         "the boot loader's start"
+    } else {
+        "the boot option"
     };
     let last = parts.last().map_or(0.0, |(_, at)| *at);
     let mut before = 0.0;

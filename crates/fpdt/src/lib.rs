@@ -49,6 +49,9 @@ const WRITER: [u8; 16] = [
     0x57, 0x32, 0x23, 0xdf, 0x2f, 0xae, 0x37, 0x4c, 0xbb, 0x24, 0xe6, 0x3e, 0x58, 0x8e, 0xfd, 0x0f,
 ];
 
+/// No table of the firmware's is longer, in bytes. One with a record for each module has some hundred kilobytes.
+pub const LONGEST_TABLE: usize = 4 << 20;
+
 /// No boot takes longer: a counter that runs on over a warm start says how long the machine has had power.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
@@ -155,6 +158,9 @@ pub fn attempts(fbpt: &[u8]) -> Result<impl Iterator<Item = Attempt>, ParseError
         let Some(attempt) = attempt_of(attempt?) else {
             continue;
         };
+        if attempt.ready_ns == 0 {
+            return Err(ParseError::Times);
+        }
         let times = [attempt.ready_ns, attempt.start_ns, attempt.back_ns];
         for time in times.into_iter().filter(|time| *time != 0) {
             if time < before || time > LONGEST_NS {
@@ -164,7 +170,8 @@ pub fn attempts(fbpt: &[u8]) -> Result<impl Iterator<Item = Attempt>, ParseError
         }
     }
     let records = Records(table.get(BOOT_HEADER..).unwrap_or_default());
-    Ok(records.filter_map(|record| attempt_of(record.ok()?)))
+    let attempts = records.filter_map(|record| attempt_of(record.ok()?));
+    Ok(attempts.take(MOST_ATTEMPTS))
 }
 
 /// The attempt in a record, if it is one.

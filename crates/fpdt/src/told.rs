@@ -27,8 +27,11 @@ pub fn tell_details(fbpt: &[u8], name: impl Fn(u16) -> String, points: &mut Chec
         start_s: reached(attempt.start_ns),
         back_s: reached(attempt.back_ns),
     };
-    if let Ok(tried) = attempts(fbpt) {
-        points.attempts = tried.map(named).collect();
+    match attempts(fbpt) {
+        Ok(tried) => points.attempts = tried.map(named).collect(),
+        Err(error) => points
+            .missing
+            .push(format!("the boot options that were tried: {error}")),
     }
     match module_events(fbpt) {
         Ok(events) => {

@@ -143,13 +143,13 @@ impl Traced {
                 (one, other) => one.or(other),
             };
         }
-        // What is only counted among what is timed may be most of all.
-        let weight = |called: &Called| (called.own_s.unwrap_or(f64::INFINITY), called.calls);
-        let mut services: Vec<Called> = Vec::new();
-        for called in sums.into_values() {
-            let place = services.partition_point(|one| weight(one) >= weight(&called));
-            services.insert(place, called);
-        }
+        let mut services: Vec<_> = sums.into_values().collect();
+        services.sort_by(|one, other| {
+            // What is only counted among what is timed may be most of all.
+            let seconds = |called: &Called| called.own_s.unwrap_or(f64::INFINITY);
+            let by_time = seconds(other).total_cmp(&seconds(one));
+            by_time.then(other.calls.cmp(&one.calls))
+        });
         services
     }
 

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ptr;
-use uefi::boot::{self, SearchType};
+use uefi::boot::{self, MemoryDescriptor, MemoryType, SearchType};
 use uefi::mem::memory_map::{MemoryMap, MemoryMapOwned};
 use uefi::proto::acpi::AcpiTable;
 use uefi::table::cfg::ConfigTableEntry;
@@ -12,13 +12,12 @@ use uefi::{Handle, Identify, Result, Status, system};
 /// The RSDP's length (ACPI 6.5 section 5.2.5.3), and where it says where the XSDT is.
 const RSDP: usize = 36;
 const XSDT_AT: usize = 24;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 /// A table's header; its length is at 4.
 const HEADER: usize = 36;
 /// Far more tables than any machine has.
 const MOST_TABLES: usize = 1024;
-
-/// The longest table that is read. One with a record for each module of the firmware has some hundred kilobytes.
-const LONGEST: usize = 4 << 20;
 
 /// The address of the first table with this signature; `None` where there is none.
 #[must_use]
@@ -33,53 +32,67 @@ pub fn find(signature: [u8; 4]) -> Option<u64> {
     find_in(rsdp, signature, |address, out| memory.copy(address, out))
 }
 
-/// The bytes of the table at this address: `length` says how many, by its first eight. `None` where the firmware's memory map has not all of them, or they
-/// are more than any table has.
+/// The table at this address: of ACPI, or any that begins with a signature and its length, both of four bytes. `None` where it is longer than `most` bytes or is not
+/// in memory in which a firmware has tables.
 #[must_use]
-pub fn read(address: u64, length: impl FnOnce(&[u8; 8]) -> Option<usize>) -> Option<Vec<u8>> {
+pub fn read(address: u64, most: usize) -> Option<Vec<u8>> {
     let memory = TableMemory::read()?;
-    read_by(address, length, |address, out| memory.copy(address, out))
+    read_by(address, most, |address, out| memory.copy(address, out))
 }
 
-fn read_by(
-    address: u64,
-    length: impl FnOnce(&[u8; 8]) -> Option<usize>,
-    read: impl Fn(u64, &mut [u8]) -> bool,
-) -> Option<Vec<u8>> {
+fn read_by(address: u64, most: usize, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<Vec<u8>> {
     let mut head = [0; 8];
     if !read(address, &mut head) {
         return None;
     }
-    let bytes = length(&head).filter(|bytes| *bytes <= LONGEST)?;
+    let [_, _, _, _, length @ ..] = head;
+    let bytes = u32::from_le_bytes(length) as usize;
+    if bytes > most {
+        return None;
+    }
     let mut table = vec![0; bytes];
     read(address, &mut table).then_some(table)
 }
 
-/// Memory of which the firmware's memory map knows. The map is in the firmware's pool: a driver of ours has no heap.
+/// The firmware's memory map. It is in the firmware's pool: a driver of ours has no heap.
 struct TableMemory(MemoryMapOwned);
 
 impl TableMemory {
     fn read() -> Option<Self> {
-        let map = boot::memory_map(boot::MemoryType::BOOT_SERVICES_DATA).ok()?;
+        let map = boot::memory_map(MemoryType::BOOT_SERVICES_DATA).ok()?;
         Some(Self(map))
     }
 
-    /// Copies what is at this address; false, and nothing, where one region does not hold all of it.
+    /// Copies what is at this address; false, and nothing, where no region has all of it.
     fn copy(&self, address: u64, out: &mut [u8]) -> bool {
-        let Some(end) = address.checked_add(out.len() as u64) else {
-            return false;
-        };
-        let is_there = self.0.entries().any(|region| {
-            let first = region.phys_start;
-            let behind = first.saturating_add(region.page_count.saturating_mul(4096));
-            first <= address && end <= behind
-        });
+        let is_there = self
+            .0
+            .entries()
+            .any(|region| holds(region, address, out.len()));
         if is_there {
-            // SAFETY: the firmware's memory map has all of these bytes, memory is mapped one to one, and nobody else runs.
-            unsafe { ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), out.len()) };
+            // SAFETY: a region of ordinary memory has all of these bytes, memory is mapped one to one, and nobody else runs.
+            unsafe { ptr::copy(address as *const u8, out.as_mut_ptr(), out.len()) };
         }
         is_there
     }
+}
+
+/// Whether this region of memory has all of these bytes, and may have tables: devices' registers, which change when they are read, have none, nor has the page at
+/// address 0.
+fn holds(region: &MemoryDescriptor, address: u64, bytes: usize) -> bool {
+    const TABLES: [MemoryType; 5] = [
+        MemoryType::RESERVED,
+        MemoryType::BOOT_SERVICES_DATA,
+        MemoryType::RUNTIME_SERVICES_DATA,
+        MemoryType::ACPI_RECLAIM,
+        MemoryType::ACPI_NON_VOLATILE,
+    ];
+    let first = region.phys_start;
+    let behind = first.saturating_add(region.page_count.saturating_mul(PAGE));
+    let end = address.checked_add(bytes as u64);
+    TABLES.contains(&region.ty)
+        && address >= PAGE.max(first)
+        && end.is_some_and(|end| end <= behind)
 }
 
 /// The same by `read`, which fills a buffer from an address, or cannot.
@@ -173,6 +186,58 @@ mod tests {
         assert_eq!(found(&memory, b"FACP"), Some(0x1300));
         assert_eq!(found(&memory, b"FPDT"), Some(0x1308));
         assert_eq!(found(&memory, b"XSDT"), None);
+    }
+
+    #[test]
+    fn a_table_is_as_long_as_it_says_and_no_longer_than_most() {
+        let table = b"FBPT\x0c\0\0\0datamore";
+        let read = |address, most| {
+            read_by(address, most, |address, out| {
+                let bytes = (address == 0x2000).then(|| table.get(..out.len()));
+                let bytes = bytes.flatten();
+                if let Some(bytes) = bytes {
+                    out.copy_from_slice(bytes);
+                }
+                bytes.is_some()
+            })
+        };
+        assert_eq!(
+            read(0x2000, 12).as_deref(),
+            Some(&b"FBPT\x0c\0\0\0data"[..])
+        );
+        assert_eq!(read(0x2000, 11), None);
+        assert_eq!(read(0x3000, 12), None);
+        let cut_off = read_by(0x2000, 100, |_, out| {
+            out.copy_from_slice(table.get(..out.len()).unwrap_or(&[0; 12]));
+            out.len() == 8
+        });
+        assert_eq!(cut_off, None);
+    }
+
+    #[test]
+    fn tables_are_in_memory_alone() {
+        let region = |ty, phys_start, page_count| MemoryDescriptor {
+            ty,
+            phys_start,
+            page_count,
+            ..MemoryDescriptor::default()
+        };
+        let reserved = region(MemoryType::RESERVED, 0x8000, 2);
+        assert!(holds(&reserved, 0x8000, 0x2000) && holds(&reserved, 0x9ff8, 8));
+        for (address, bytes) in [(0x7fff, 8), (0x9ff9, 8), (0x8000, 0x2001), (u64::MAX, 8)] {
+            assert!(!holds(&reserved, address, bytes), "{address:#x}");
+        }
+        for other in [
+            MemoryType::MMIO,
+            MemoryType::MMIO_PORT_SPACE,
+            MemoryType::UNUSABLE,
+        ] {
+            assert!(!holds(&region(other, 0x8000, 2), 0x8000, 8), "{other:?}");
+        }
+        let low = region(MemoryType::RESERVED, 0, 2);
+        assert!(!holds(&low, 0, 8) && !holds(&low, 0xfff, 8) && holds(&low, 0x1000, 8));
+        let endless = region(MemoryType::RESERVED, 0x8000, u64::MAX);
+        assert!(holds(&endless, 0x8000, 8));
     }
 
     #[test]

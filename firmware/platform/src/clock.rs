@@ -3,6 +3,8 @@
 //! Reading it is one instruction and a multiplication, and works on any processor.
 
 use core::arch::x86_64::{__cpuid, _rdtsc};
+#[cfg(any(test, feature = "testing"))]
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use uefi::boot;
 
@@ -13,6 +15,9 @@ pub struct Clock {
     hertz: u64,
     /// Microseconds per tick, times 2^32.
     scale: u64,
+    /// Its own counter, and by how much that goes on with each look at it; else the processor's.
+    #[cfg(any(test, feature = "testing"))]
+    steps: Option<(&'static AtomicU64, u64)>,
 }
 
 /// How long the counter is compared with the firmware's timer, where the processor does not tell its frequency.
@@ -59,7 +64,19 @@ impl Clock {
             start,
             hertz,
             scale: scale(hertz),
+            #[cfg(any(test, feature = "testing"))]
+            steps: None,
         }
+    }
+
+    /// The counter.
+    #[inline]
+    fn read(&self) -> u64 {
+        #[cfg(any(test, feature = "testing"))]
+        if let Some((counter, step)) = self.steps {
+            return counter.fetch_add(step, Ordering::Relaxed);
+        }
+        ticks()
     }
 
     /// One that goes on its own, as if the counter ticked so often in a second.
@@ -67,6 +84,17 @@ impl Clock {
     #[must_use]
     pub fn ticking(hertz: u64) -> Self {
         Self::at(ticks(), hertz)
+    }
+
+    /// One that goes on by so many microseconds with each look at it.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn stepping(micros: u64) -> Self {
+        let counter = alloc::boxed::Box::leak(alloc::boxed::Box::default());
+        Self {
+            steps: Some((counter, micros)),
+            ..Self::at(0, 1_000_000)
+        }
     }
 
     /// How often the counter ticks in a second.
@@ -79,7 +107,7 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn ticks(&self) -> u64 {
-        ticks().wrapping_sub(self.start)
+        self.read().wrapping_sub(self.start)
     }
 
     /// Of what [`ticks`] told, the ticks since the start.
@@ -96,7 +124,7 @@ impl Clock {
     /// Nanoseconds from when the counter was zero: since the machine's reset, where that sets it to zero.
     #[must_use]
     pub fn nanos_since_reset(&self) -> u64 {
-        nanos(ticks(), self.scale)
+        nanos(self.read(), self.scale)
     }
 
     /// Microseconds that so many ticks take, rounded down.
@@ -121,7 +149,7 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn micros(&self) -> u64 {
-        convert(ticks().wrapping_sub(self.start), self.scale)
+        convert(self.read().wrapping_sub(self.start), self.scale)
     }
 }
 

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use wireboot_fpdt::{
-    BasicBoot, basic_boot, boot_table_address, boot_table_length, tell_boot, tell_details,
+    BasicBoot, LONGEST_TABLE, basic_boot, boot_table_address, boot_table_length, tell_boot,
+    tell_details,
 };
 use wireboot_report::{Checkpoints, Report};
 use wireboot_wire::load_option::{LoadOption, NetworkBoot};
@@ -151,10 +152,8 @@ fn boot_table(root: &Path) -> Result<Vec<u8>> {
     memory
         .read_exact_at(&mut header, address)
         .context("reading /dev/mem")?;
-    /// Tables with a record for each module of the firmware have some hundred kilobytes.
-    const LONGEST: usize = 4 << 20;
     let length = boot_table_length(&header)?;
-    ensure!(length <= LONGEST, "a table of {length} bytes is none");
+    ensure!(length <= LONGEST_TABLE, "a table of {length} bytes is none");
     let mut table = vec![0; length];
     memory
         .read_exact_at(&mut table, address)

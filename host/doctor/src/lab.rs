@@ -63,7 +63,7 @@ pub struct LabArgs {
     /// Show the machine's serial console
     #[arg(long, requires = "words")]
     console: bool,
-    /// The firmware boots by HTTP, from nginx, not by PXE; with --ip 6 it tries IPv4 before, for 60 s
+    /// The firmware boots by HTTP, from nginx, not by PXE, for the check `boot`; with --ip 6 it tries IPv4 before, for 60 s
     #[arg(long, requires = "words")]
     http: bool,
     /// Boot over this version of IP: the network has no other
@@ -103,11 +103,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
     if !Lab::is_inside() {
         fetch(&arguments.fault)?;
     }
-    are_of(arguments.ip, &arguments.fault)?;
-    let of_pxe = arguments.fault.iter().find(|fault| fault.is_of_pxe());
-    if let Some(fault) = of_pxe.filter(|_| arguments.http) {
-        bail!("{} is a fault of PXE; leave out --http", name(*fault));
-    }
+    can_be(arguments.ip, arguments.http, &arguments.fault)?;
     let wireboot = arguments.wireboot.as_ref();
     let wireboot = wireboot.map(|named| firmware_program(named.as_deref(), "wireboot.efi"));
     let wireboot = wireboot.transpose().context(
@@ -133,7 +129,6 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
             arguments.accel.choose(&lab)?
         },
         ip: arguments.ip,
-        http: arguments.http,
         faults: &arguments.fault,
         wireboot: wireboot.as_deref(),
         planted: planted.as_deref(),
@@ -155,6 +150,7 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
             let examination = Examination {
                 program,
                 words: &arguments.words.join(" "),
+                http: arguments.http,
                 counts_instructions: arguments.count,
                 goes_on: false,
             };
@@ -177,8 +173,6 @@ pub struct Trial<'a> {
     pub accelerator: Accelerator,
     /// The network's version of IP.
     pub ip: IpVersion,
-    /// The firmware boots by HTTP Boot; else by PXE.
-    pub http: bool,
     /// What is wrong with the network and the machine.
     pub faults: &'a [Fault],
     /// wireboot.efi, where it is to be in front of shim.
@@ -200,7 +194,6 @@ impl Trial<'_> {
         Self {
             accelerator,
             ip: IpVersion::V4,
-            http: false,
             faults: &[],
             wireboot: None,
             planted: None,
@@ -224,14 +217,24 @@ fn fetch(faults: &[Fault]) -> Result<()> {
 }
 
 /// # Errors
-/// When one of the faults is of the other version of IP alone.
-fn are_of(ip: IpVersion, faults: &[Fault]) -> Result<()> {
+/// When a fault is of the other version of IP or the other way to boot alone, or two are of different servers.
+fn can_be(ip: IpVersion, http: bool, faults: &[Fault]) -> Result<()> {
     for fault in faults {
         match fault.version().filter(|version| *version != ip) {
             Some(IpVersion::V4) => bail!("{} is a fault of IPv4; leave out --ip 6", name(*fault)),
             Some(IpVersion::V6) => bail!("{} is a fault of IPv6; add --ip 6", name(*fault)),
             None => {}
         }
+        if http && fault.is_of_pxe() {
+            bail!("{} is a fault of PXE; leave out --http", name(*fault));
+        }
+    }
+    let mut servers = faults.iter().filter(|fault| fault.is_of_one_server());
+    if let Some(one) = servers.next()
+        && let Some(other) = servers.find(|other| *other != one)
+    {
+        let (one, other) = (name(*one), name(*other));
+        bail!("{one} and {other} are of different servers; choose one");
     }
     Ok(())
 }
@@ -263,7 +266,7 @@ struct Watched {
 
 /// Boots a machine until its console shows `until`, and keeps its packets in the file `capture`.
 fn watch(lab: &Lab, trial: &Trial<'_>, until: &str, capture: &Path) -> Result<Watched> {
-    let mut site = Site::new(lab, trial)?;
+    let mut site = Site::new(lab, trial, false)?;
     let cable = Capture::start(lab, site.network.cable(), "", CAPTURED, capture)?;
 
     let mut machine = Machine::new(trial.accelerator);
@@ -313,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_fault_of_one_version_is_refused_over_the_other() {
-        let refused = |ip, faults: &[Fault]| are_of(ip, faults).map_err(|one| one.to_string());
+        let refused =
+            |ip, faults: &[Fault]| can_be(ip, false, faults).map_err(|one| one.to_string());
         let both = [Fault::Stp, Fault::Loss];
         for ip in [IpVersion::V4, IpVersion::V6] {
             assert_eq!(refused(ip, &both), Ok(()));
@@ -326,5 +330,22 @@ mod tests {
         assert_eq!(refused(IpVersion::V6, &of_six), Ok(()));
         let words = "slow-names is a fault of IPv6; add --ip 6";
         assert_eq!(refused(IpVersion::V4, &of_six), Err(words.into()));
+    }
+
+    #[test]
+    fn a_fault_of_a_server_that_is_not_there_is_refused() {
+        let refused = |http, faults: &[Fault]| {
+            can_be(IpVersion::V4, http, faults).map_err(|one| one.to_string())
+        };
+        assert_eq!(refused(true, &[Fault::Stp, Fault::LateDhcp]), Ok(()));
+        let words = "no-blksize is a fault of PXE; leave out --http";
+        assert_eq!(
+            refused(true, &[Fault::Stp, Fault::NoBlksize]),
+            Err(words.into())
+        );
+        assert_eq!(refused(false, &[Fault::NoBlksize, Fault::Loss]), Ok(()));
+        let words = "no-windowsize and slow-disk are of different servers; choose one";
+        let both = [Fault::NoWindowsize, Fault::Loss, Fault::SlowDisk];
+        assert_eq!(refused(false, &both), Err(words.into()));
     }
 }

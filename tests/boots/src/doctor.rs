@@ -151,6 +151,7 @@ fn inside_of(lab: &Lab, trial: Trial<'_>, words: &str, goes_on: bool) -> Result<
     let examination = Examination {
         program: &program,
         words,
+        http: false,
         counts_instructions: false,
         goes_on,
     };
@@ -167,6 +168,7 @@ pub(crate) fn ended_by_esc(lab: &Lab) -> Result<()> {
     let examination = Examination {
         program: &doctor_program()?,
         words: "iperf3=10.77.0.1 time=120",
+        http: false,
         counts_instructions: false,
         goes_on: false,
     };
@@ -432,10 +434,23 @@ pub(crate) fn dry_boot(lab: &Lab) -> Result<()> {
 /// doctor.efi loads the boot option by HTTP twice, from nginx, and the packets outside are of the same file. Then the firmware boots by that option.
 pub(crate) fn dry_boot_by_http(lab: &Lab) -> Result<()> {
     let trial = Trial {
-        http: true,
+        planted: Some(&planted_program()?),
         ..Trial::healthy(accel::best(lab, false)?, LONGEST)
     };
-    let report = inside_of(lab, trial, "boot runs=2 options=1", true)?;
+    let examination = Examination {
+        program: &doctor_program()?,
+        words: "boot runs=2 options=1",
+        http: true,
+        counts_instructions: false,
+        goes_on: true,
+    };
+    let report = examine_inside(
+        lab,
+        &trial,
+        examination,
+        &lab.scratch().join(OUTSIDE),
+        |_| {},
+    )?;
     println!("{}", shown(&report));
     let dry = report.dry_boot().context("nothing was loaded")?;
     ensure!(dry.runs_s.len() == 2 && dry.failure.is_none(), "{dry:?}");
@@ -619,6 +634,7 @@ pub(crate) fn profile_as_qemu_sees_it(lab: &Lab) -> Result<()> {
     let examination = Examination {
         program: &program,
         words: "profile file=linux",
+        http: false,
         counts_instructions: false,
         goes_on: false,
     };

@@ -64,6 +64,7 @@ pub(crate) fn of_services(lab: &Lab) -> Result<()> {
     let examination = Examination {
         program: &program,
         words: "cost quick",
+        http: false,
         counts_instructions: true,
         goes_on: false,
     };

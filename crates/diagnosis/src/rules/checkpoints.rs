@@ -1,4 +1,4 @@
-//! What firmware and boot loader left behind for the system.
+//! What firmware and boot loader leave behind of a boot.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,11 +13,11 @@ const WORTH_S: f64 = 0.1;
 
 /// Other boot options were tried before the one that was used, or stand before it: the firmware tried them first, unless somebody chose.
 pub(super) fn options_before(report: &Report) -> Option<Found> {
-    if report.dry_boot().is_some() {
-        // They tell themselves which options fail.
+    let points = report.checkpoints.as_ref()?;
+    // The one that brought an examination is not the right one.
+    if !points.are_whole() {
         return None;
     }
-    let points = report.checkpoints.as_ref()?;
     if !points.attempts.is_empty() {
         return tried(points);
     }

@@ -12,6 +12,7 @@ fn recorded() -> Vec<u8> {
     recording.ready_to_boot(Some(1), 1000 * MS);
     recording.ready_to_boot(Some(7), 1500 * MS);
     recording.program_starts(1750 * MS);
+    recording.program_came_back(2000 * MS);
     let mut table = vec![0; MOST_BYTES];
     recording.write(&mut table);
     table
@@ -72,7 +73,8 @@ fn attempts_have_the_names_of_their_options() {
         (first.ready_s, first.start_s, first.back_s),
         (1.0, None, None)
     );
-    assert_eq!(points.attempts[1].start_s, Some(1.75));
+    let second = &points.attempts[1];
+    assert_eq!((second.start_s, second.back_s), (Some(1.75), Some(2.0)));
 
     let mut recording = Recording::default();
     recording.ready_to_boot(None, MS);
@@ -100,7 +102,14 @@ fn what_was_driven_before_the_first_option_counts_as_before() {
 fn times_that_cannot_be_are_told_as_missing() {
     let table = with_module(&recorded(), 0, u64::MAX);
     let points = told(&table);
-    assert_eq!(points.modules, []);
+    assert_eq!((points.modules.len(), points.attempts.len()), (0, 2));
     let said = points.missing.join(" ");
     assert!(said.contains("modules: the table's times"), "{said}");
+    // An attempt that was never ready.
+    let mut table = recorded();
+    table[8 + 48 + 48 + 24..][..8].fill(0);
+    let points = told(&table);
+    assert_eq!(points.attempts, []);
+    let said = points.missing.join(" ");
+    assert!(said.contains("tried: the table's times"), "{said}");
 }

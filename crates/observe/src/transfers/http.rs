@@ -241,10 +241,6 @@ impl Transfers {
         let unacknowledged = state.highest.wrapping_sub(state.acknowledged) as i32;
         if all && unacknowledged <= 0 {
             transfer.outcome = Outcome::Complete;
-        } else if tcp.segment.rst() && state.whole.is_some() && all {
-            // EDK II has all that was announced, and resets the connection instead of acknowledging the end.
-            transfer.outcome = Outcome::Complete;
-            transfer.end_s = at_s;
         } else if tcp.segment.rst() {
             transfer.outcome = Outcome::BrokenOff;
         }

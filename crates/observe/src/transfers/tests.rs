@@ -347,36 +347,6 @@ fn each_end_of_an_http_transfer_is_told() {
     assert_eq!(endless.outcome, Outcome::Unfinished);
 }
 
-/// EDK II resets its connection behind a file, and does not acknowledge its end.
-#[test]
-fn a_reset_ends_a_transfer_that_is_whole_and_breaks_off_others() {
-    let v = IpVersion::V4;
-    let start = 1000;
-    let reset = {
-        let builder = ip(v, true).tcp(40000, 80, 123, 0).rst();
-        let mut packet = Vec::new();
-        builder.write(&mut packet, &[]).unwrap();
-        packet
-    };
-    let ended = |response: &[u8]| {
-        one(&[
-            tcp(v, true, 99, 0, true, b""),
-            tcp(v, false, start - 1, 100, true, b""),
-            tcp(v, true, 100, start, false, b"GET /linux HTTP/1.1\r\n\r\n"),
-            tcp(v, false, start, 123, false, response),
-            reset.clone(),
-        ])
-    };
-    let whole = ended(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-    assert_eq!(whole.outcome, Outcome::Complete);
-    assert!((whole.seconds() - 0.2).abs() < 1e-9, "{whole:?}");
-    let part = ended(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello");
-    assert_eq!(part.outcome, Outcome::BrokenOff);
-    // Nobody knows whether that was all.
-    let endless = ended(b"HTTP/1.1 200 OK\r\n\r\nhello");
-    assert_eq!(endless.outcome, Outcome::BrokenOff);
-}
-
 #[test]
 fn a_pause_of_the_machines_is_its_own() {
     let v = IpVersion::V4;

@@ -141,6 +141,7 @@ impl Examiner<'_> {
         let examination = Examination {
             program: &self.doctor,
             words,
+            http: false,
             counts_instructions: false,
             goes_on: false,
         };

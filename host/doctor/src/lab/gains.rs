@@ -220,7 +220,6 @@ impl FaultTestbed<'_> {
         Trial {
             accelerator: self.accelerator,
             ip: setting.ip,
-            http: false,
             faults: &setting.faults,
             wireboot: (setting.kind == TrialKind::First)
                 .then_some(self.programs.wireboot.as_path()),
@@ -244,6 +243,7 @@ impl FaultTestbed<'_> {
         let examination = Examination {
             program: &self.programs.doctor,
             words,
+            http: false,
             counts_instructions: false,
             goes_on: false,
         };

@@ -27,9 +27,11 @@ pub struct Examination<'a> {
     pub program: &'a Path,
     /// Its options; `standard` for none.
     pub words: &'a str,
+    /// The firmware boots by HTTP, from nginx; else by PXE.
+    pub http: bool,
     /// Instructions count instead of time: see [`Machine::counts_instructions`].
     pub counts_instructions: bool,
-    /// The machine goes on to its next boot option afterwards, PXE, until it starts what that has loaded. Before that, the driver of
+    /// The machine goes on to its next boot option afterwards, until it starts what that has loaded. Before that, the driver of
     /// [`Trial::planted`] has to find the firmware as it was before the examination.
     pub goes_on: bool,
 }
@@ -104,7 +106,7 @@ fn run<T>(
     watch: impl FnMut(&str) + Send + 'static,
     wait: impl FnOnce(&mut RunningMachine, &Regex) -> Result<(ConsoleMatch, T)>,
 ) -> Result<(Report, T)> {
-    let mut site = Site::new(lab, trial)?;
+    let mut site = Site::new(lab, trial, examination.http)?;
     if wants_throughput(examination.words) {
         site.serve_iperf3(lab)?;
     }
@@ -140,7 +142,7 @@ fn run<T>(
         path: disk,
         boot_index: Some(1),
     });
-    machine.pxe_only((!trial.http).then_some(trial.ip));
+    machine.pxe_only((!examination.http).then_some(trial.ip));
     Site::prepare(trial.faults, &mut machine);
     let mut words = planted::words(trial.faults);
     if examination.goes_on {

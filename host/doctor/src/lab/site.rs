@@ -97,6 +97,11 @@ impl Fault {
         )
     }
 
+    /// It is one TFTP server's own: nobody has two of these.
+    pub(super) fn is_of_one_server(self) -> bool {
+        matches!(self, Self::NoWindowsize | Self::NoBlksize | Self::SlowDisk)
+    }
+
     /// The version of IP whose own servers and options it is one of; `None` where it is of both.
     pub(super) fn version(self) -> Option<IpVersion> {
         match self {
@@ -151,11 +156,11 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// With wireboot.efi in front of shim, where the trial names one.
+    /// With wireboot.efi in front of shim, where the trial names one. The boot file comes by HTTP, else by TFTP.
     ///
     /// # Errors
     /// When a part of it does not start.
-    pub(crate) fn new(lab: &Lab, trial: &Trial<'_>) -> Result<Self> {
+    pub(crate) fn new(lab: &Lab, trial: &Trial<'_>, http: bool) -> Result<Self> {
         let Trial {
             ip,
             faults,
@@ -191,12 +196,12 @@ impl Site {
             },
         )?;
         let mut servers = vec![Server::start(
-            dnsmasq(lab, &root, trial),
+            dnsmasq(lab, &root, trial, http),
             lab.scratch().join("dnsmasq.log"),
         )?];
         let mut stopping = None;
         let address = network::server(ip);
-        let files = if trial.http {
+        let files = if http {
             let command = nginx::serve(lab.command("nginx"), address, &root, lab.scratch())?;
             Some((command, "nginx.log"))
         } else if has(Fault::NoBlksize) {
@@ -427,7 +432,7 @@ fn common(command: &mut Command, leases: &Path) {
 }
 
 /// The DHCP server, and the TFTP server where atftpd is too good.
-fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
+fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>, http: bool) -> Command {
     let has = |fault| trial.faults.contains(&fault);
     let mut command = lab.command("dnsmasq");
     common(&mut command, &lab.scratch().join("dnsmasq.leases"));
@@ -436,16 +441,16 @@ fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
         None => "bootnetx64.efi",
     };
     match trial.ip {
-        IpVersion::V4 => addresses(&mut command, trial, first),
+        IpVersion::V4 => addresses(&mut command, trial, first, http),
         IpVersion::V6 => {
             let mut server = host(network::server(IpVersion::V6));
             if has(Fault::SlowNames) {
                 command.arg(format!("--dhcp-option=option6:dns-server,{server}"));
                 server = names::NAME.to_owned();
             }
-            let scheme = if trial.http { "http" } else { "tftp" };
+            let scheme = if http { "http" } else { "tftp" };
             let url = format!("{scheme}://{server}/{FOLDER}/{first}");
-            if trial.http {
+            if http {
                 // dnsmasq writes the vendor class as texts with their lengths, so the first one stands for the enterprise number.
                 command.arg("--dhcp-option=option6:16,ab,HTTPClient");
             }
@@ -465,7 +470,7 @@ fn dnsmasq(lab: &Lab, root: &Path, trial: &Trial<'_>) -> Command {
 }
 
 /// DHCP of IPv4, with what may be wrong with it.
-fn addresses(command: &mut Command, trial: &Trial<'_>, first: &str) {
+fn addresses(command: &mut Command, trial: &Trial<'_>, first: &str, http: bool) {
     let has = |fault| trial.faults.contains(&fault);
     // shim reads its own file's name from the packet's field.
     command.args([
@@ -477,7 +482,7 @@ fn addresses(command: &mut Command, trial: &Trial<'_>, first: &str) {
         command.arg("--dhcp-boot=grubx46.efi");
     } else if has(Fault::SilentProxy) {
         command.arg("--dhcp-option-force=60,PXEClient");
-    } else if trial.http {
+    } else if http {
         command.args([
             "--dhcp-option-force=60,HTTPClient",
             &format!("--dhcp-boot=http://{SERVER}/{FOLDER}/{first}"),

@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use wireboot_fpdt::{basic_boot, boot_table_address, boot_table_length, tell_boot, tell_details};
+use wireboot_fpdt::{
+    LONGEST_TABLE, ParseError, basic_boot, boot_table_address, tell_boot, tell_details,
+};
 use wireboot_platform::acpi;
 use wireboot_platform::variable::{self, GLOBAL};
 use wireboot_report::Checkpoints;
@@ -14,47 +16,39 @@ use wireboot_wire::load_option::{LoadOption, NetworkBoot};
 pub(super) fn told() -> Checkpoints {
     let mut points = Checkpoints::default();
     if let Some(number) = variable::boot_current() {
-        let content = option(number);
-        let option = LoadOption::parse(&content);
-        points.option = Some(named(number, option.as_ref()));
-        points.over_network = option.is_some_and(|one| NetworkBoot::of(one.path).is_some());
+        came_by(number, &option(number), &mut points);
     }
-    let table = boot_table();
-    let boot = table
-        .as_deref()
-        .map_err(Clone::clone)
-        .and_then(|table| basic_boot(table).map_err(|error| format!("{error}")));
-    match boot {
-        Ok(boot) => tell_boot(&boot, &mut points),
+    match boot_table().and_then(|table| Ok((basic_boot(&table).map_err(shown)?, table))) {
+        Ok((boot, table)) => {
+            tell_boot(&boot, &mut points);
+            tell_details(&table, |number| named(number, &option(number)), &mut points);
+        }
         Err(reason) => points
             .missing
             .push(format!("the firmware's times: {reason}")),
     }
-    if let Ok(table) = table {
-        let name = |number| named(number, LoadOption::parse(&option(number)).as_ref());
-        tell_details(&table, name, &mut points);
-    }
     points
+}
+
+/// Writes down by which boot option the examination came.
+fn came_by(number: u16, option: &[u8], points: &mut Checkpoints) {
+    points.option = Some(named(number, option));
+    points.over_network =
+        LoadOption::parse(option).is_some_and(|one| NetworkBoot::of(one.path).is_some());
 }
 
 /// The firmware's table of this boot (FBPT), or why there is none.
 fn boot_table() -> Result<Vec<u8>, String> {
-    let Some(address) = acpi::find(*b"FPDT") else {
-        return Err(
-            "this firmware has no FPDT; after `doctor.efi record on` recorder.efi keeps them"
-                .into(),
-        );
-    };
-    let length = |head: &[u8; 8]| {
-        let [_, _, _, _, length @ ..] = *head;
-        usize::try_from(u32::from_le_bytes(length)).ok()
-    };
-    let outside = "the FPDT is not in the firmware's memory map";
-    let table = acpi::read(address, length).ok_or(outside)?;
-    let address = boot_table_address(&table).map_err(|error| format!("{error}"))?;
-    let outside = "the table to which the FPDT points is none, or not in the firmware's memory map";
-    let table = acpi::read(address, |head| boot_table_length(head).ok());
-    Ok(table.ok_or(outside)?)
+    let none = "this firmware has no FPDT; after `doctor.efi record on` recorder.efi keeps them";
+    let elsewhere = |which| format!("{which} is not in memory, or longer than any");
+    let pointer = acpi::find(*b"FPDT").ok_or(none)?;
+    let pointer = acpi::read(pointer, LONGEST_TABLE).ok_or_else(|| elsewhere("the FPDT"))?;
+    let table = boot_table_address(&pointer).map_err(shown)?;
+    acpi::read(table, LONGEST_TABLE).ok_or_else(|| elsewhere("the table of the FPDT"))
+}
+
+fn shown(error: ParseError) -> String {
+    format!("{error}")
 }
 
 fn option(number: u16) -> Box<[u8]> {
@@ -62,25 +56,46 @@ fn option(number: u16) -> Box<[u8]> {
 }
 
 /// The number and the name of a boot option.
-fn named(number: u16, option: Option<&LoadOption<'_>>) -> String {
-    let name = option.map_or("", |option| &option.description);
-    let printable = name.chars().filter(|c| !c.is_control());
-    let name: String = printable.collect();
-    format!("Boot{number:04X} {name}").trim_end().into()
+fn named(number: u16, option: &[u8]) -> String {
+    let name = LoadOption::parse(option).map_or_else(String::new, |option| option.description);
+    let printable: String = name.chars().filter(|c| !c.is_control()).collect();
+    format!("Boot{number:04X} {printable}").trim_end().into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
+
+    /// An option with this name and this path.
+    fn option(name: &str, path: &[u8]) -> Vec<u8> {
+        let mut option = vec![1, 0, 0, 0];
+        option.extend((path.len() as u16 + 4).to_le_bytes());
+        option.extend(name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
+        option.extend(path);
+        option.extend([0x7f, 0xff, 4, 0]);
+        option
+    }
 
     #[test]
     fn an_option_has_its_number_and_its_name() {
-        let option = LoadOption {
-            active: true,
-            description: "UEFI\n PXEv4".into(),
-            path: &[],
-        };
-        assert_eq!(named(0x1a, Some(&option)), "Boot001A UEFI PXEv4");
-        assert_eq!(named(7, None), "Boot0007");
+        assert_eq!(
+            named(0x1a, &option("UEFI\n PXEv4", &[])),
+            "Boot001A UEFI PXEv4"
+        );
+        assert_eq!(named(7, &[]), "Boot0007");
+    }
+
+    #[test]
+    fn who_comes_over_the_network_says_so() {
+        let mut points = Checkpoints::default();
+        // A MAC address, and IPv4.
+        let mac = [&[3, 11, 37, 0][..], &[7; 33]].concat();
+        let ipv4 = [&[3, 12, 27, 0][..], &[7; 23]].concat();
+        came_by(3, &option("PXE", &[mac, ipv4].concat()), &mut points);
+        assert!(points.over_network);
+        assert_eq!(points.option.as_deref(), Some("Boot0003 PXE"));
+        came_by(4, &option("Disk", &[]), &mut points);
+        assert!(!points.over_network);
     }
 }
