@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::ffi::c_void;
 use core::mem;
 use core::ptr::{self, NonNull};
+use core::time::Duration;
 use uefi::Handle;
 use uefi::boot::{self, LoadImageSource, OpenProtocolAttributes, OpenProtocolParams};
 use uefi::proto::device_path::DevicePath;
@@ -25,12 +26,20 @@ use wireboot_platform::Clock;
 const NOBODY: &str = "http://10.77.0.250/x";
 
 /// Reads the file, and then leaves all open: the base code and SNP exclusively, SNP started, and a child of HTTP with two tokens out. Their memory
-/// and the code that their event calls are free when this program has returned.
+/// is free before this program returns, for longer than it takes to answer them, and the code that their event calls when it has.
 pub(crate) fn leave_open(device: Handle, file: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
     let bytes = base_code::openbsd(device, file)?;
     efi::exclusively::<PxeBaseCodeProtocol>(device, &PxeBaseCodeProtocol::GUID)?;
     mem::forget(snp::Snp::open(snp::interface(device)?, clock)?);
-    ask_nobody(device, Some(told))?;
+    let tokens = ask_nobody(device, Some(told))?;
+    let begin = clock.micros();
+    for token in tokens {
+        // SAFETY: a token that this program has leaked. This is what EDK II's firmware makes of memory that is freed.
+        unsafe { token.write_bytes(0xaf, 1) };
+    }
+    while clock.micros() - begin < ANSWERED_WITHIN {
+        boot::stall(STEP);
+    }
     Ok(bytes)
 }
 
@@ -40,8 +49,10 @@ unsafe extern "efiapi" fn told(_event: Event, context: *mut c_void) {
     tell(format_args!("a token was answered: {status:?}"));
 }
 
-/// Microseconds in which the tokens of a card that is gone are answered: their producer does so when its timer next fires.
+/// Microseconds in which the tokens of a host that is not there, or of a card that is gone, are answered: their producer does so when its timer next fires.
 const ANSWERED_WITHIN: u64 = 5_000_000;
+/// How long the firmware waits at a time.
+const STEP: Duration = Duration::from_millis(10);
 
 /// Tells how the tokens that [`ask_nobody`] gave are answered, if they are.
 pub(crate) fn tell_answers(tokens: [NonNull<HttpToken>; 2], clock: Clock) -> Result<(), Failure> {

@@ -28,6 +28,7 @@ pub mod faults;
 pub mod firmware_net;
 mod firmware_nic;
 pub mod frames;
+pub mod free_memory;
 pub mod gcd;
 #[cfg(any(target_os = "uefi", test))]
 mod heap;

@@ -3,6 +3,7 @@
 mod answer;
 mod caller;
 pub(crate) mod children;
+mod given;
 
 use crate::caller::{Buffer, structure};
 use crate::handle::Installed;
@@ -15,11 +16,13 @@ use alloc::vec::Vec;
 use children::Child;
 use core::net::IpAddr;
 use core::ptr::NonNull;
+use given::{GivenToken, GivenTokens};
 use uefi::Handle;
 use uefi_raw::protocol::driver::ServiceBindingProtocol;
 use uefi_raw::protocol::network::http::{HttpConfigData, HttpProtocol, HttpToken};
-use uefi_raw::{Event, Handle as RawHandle, Status};
+use uefi_raw::{Handle as RawHandle, Status};
 use wireboot_net::{Duration, Memory};
+use wireboot_platform::free_memory::FreeMemory;
 use wireboot_protocols::Refusal;
 use wireboot_protocols::http::{Answer, Http};
 
@@ -100,6 +103,7 @@ fn create(shared: &'static SharedProtocolState, handle: RawHandle) -> Result<Raw
             installed,
             table,
             http: Http::default(),
+            given: GivenTokens::default(),
         });
         return Ok(handle);
     }
@@ -172,17 +176,28 @@ pub(crate) unsafe fn drop_children(shared: &SharedProtocolState) -> bool {
 }
 
 /// Answers the tokens for which something has come, while nobody calls. For the timer's function, at TPL_CALLBACK: the functions of no other
-/// events run before all are signalled.
+/// events run before all are signalled. A program may have ended, and its tokens be free memory, before we hear of it: those are forgotten.
 pub(crate) fn advance_all(shared: &SharedProtocolState) {
     let Some(mut state) = shared.state() else {
         return;
     };
     let ProtocolState { network, http, .. } = &mut *state;
-    let children = http.0.iter_mut();
-    let answers: Vec<Answer> = children
-        .flat_map(|child| child.http.advance(&mut **network))
-        .collect();
-    let events: Vec<Event> = answers.into_iter().map(answer::write).collect();
+    let mut free = None;
+    let mut events = Vec::new();
+    for child in &mut http.0 {
+        if child.given.is_empty() {
+            continue;
+        }
+        let free = free.get_or_insert_with(FreeMemory::read);
+        if child.given.are_gone(free) {
+            drop(child.http.abort(&mut **network));
+            child.given.clear();
+            continue;
+        }
+        let answers = child.http.advance(&mut **network);
+        child.given.answered(&answers);
+        events.extend(answers.into_iter().map(answer::write));
+    }
     drop(state);
     events.into_iter().for_each(signal);
 }
@@ -190,6 +205,15 @@ pub(crate) fn advance_all(shared: &SharedProtocolState) {
 /// Does `work` with a child, and ends the call with the answers that it has.
 fn with(
     this: *const HttpProtocol,
+    work: impl FnOnce(&mut Http, &mut ProtocolState) -> Result<Vec<Answer>, Status>,
+) -> Status {
+    with_token(this, None, work)
+}
+
+/// The same, and `work` gives a token to the child.
+fn with_token(
+    this: *const HttpProtocol,
+    given: Option<GivenToken>,
     work: impl FnOnce(&mut Http, &mut ProtocolState) -> Result<Vec<Answer>, Status>,
 ) -> Status {
     let Some(shared) = HttpServiceBinding::offered().filter(|_| !this.is_null()) else {
@@ -207,6 +231,10 @@ fn with(
     let result = work(&mut http, &mut call.state);
     if let Some(child) = call.state.http.find(this) {
         child.http = http;
+        if let Ok(answers) = &result {
+            given.into_iter().for_each(|given| child.given.push(given));
+            child.given.answered(answers);
+        }
     }
     match result {
         Ok(answers) => {
@@ -279,7 +307,9 @@ unsafe extern "efiapi" fn request(this: *mut HttpProtocol, token: *mut HttpToken
     let Some(asked) = (unsafe { caller::Request::read(token) }) else {
         return Status::INVALID_PARAMETER;
     };
-    with(this, |http, state| {
+    // SAFETY: it was just read.
+    let given = unsafe { GivenToken::read(token) };
+    with_token(this, Some(given), |http, state| {
         let number = token.expose_provenance();
         refused(http.request(number, &asked.asked(), &mut *state.network))?;
         Ok(linger(http, state, LINGER))
@@ -303,7 +333,9 @@ unsafe extern "efiapi" fn response(this: *mut HttpProtocol, token: *mut HttpToke
             None => return Status::INVALID_PARAMETER,
         }
     };
-    with(this, |http, state| {
+    // SAFETY: the caller's token, whose message was just read.
+    let given = unsafe { GivenToken::read(token) };
+    with_token(this, Some(given), |http, state| {
         refused(http.response(token.expose_provenance(), wants_head, body))?;
         Ok(linger(http, state, LINGER))
     })

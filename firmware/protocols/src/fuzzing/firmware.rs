@@ -11,7 +11,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use uefi_raw::protocol::rng::{RngAlgorithmType, RngProtocol};
-use uefi_raw::table::boot::{BootServices, EventNotifyFn, EventType, MemoryType, TimerDelay, Tpl};
+use uefi_raw::table::boot::{
+    BootServices, EventNotifyFn, EventType, MemoryDescriptor, MemoryType, TimerDelay, Tpl,
+};
 use uefi_raw::table::runtime::{RuntimeServices, VariableAttributes};
 use uefi_raw::table::system::SystemTable;
 use uefi_raw::{Char16, Event, Guid, Handle, Status};
@@ -47,6 +49,8 @@ struct FakeFirmwareState {
     /// Protocols that are not given back, as somebody uses them.
     in_use: Vec<Guid>,
     faults: Vec<String>,
+    /// Regions of free memory in the memory map: their addresses and pages.
+    free: Vec<(u64, u64)>,
     /// Boot services have ended.
     ended: bool,
 }
@@ -94,6 +98,13 @@ pub(super) fn reserve() {
 /// The next `count` allocations and installations succeed, and the one after them fails.
 pub(super) fn set_room(count: Option<u32>) {
     with(|state| state.room = count);
+}
+
+/// The memory map has this page among its free ones.
+#[cfg(test)]
+pub(super) fn set_free(address: usize) {
+    let page = address as u64 & !0xfff;
+    with(|state| state.free.push((page, 1)));
 }
 
 /// Whether `guid` can be taken off handles.
@@ -523,6 +534,41 @@ fn runtime_services() -> RuntimeServices {
     services
 }
 
+/// One region that somebody has, and those that are free.
+unsafe extern "efiapi" fn get_memory_map(
+    size: *mut usize,
+    map: *mut MemoryDescriptor,
+    _key: *mut usize,
+    descriptor: *mut usize,
+    version: *mut u32,
+) -> Status {
+    check_running();
+    let of = |ty, (phys_start, page_count)| MemoryDescriptor {
+        ty,
+        phys_start,
+        page_count,
+        ..MemoryDescriptor::default()
+    };
+    let free = with(|state| state.free.clone());
+    let free = free
+        .into_iter()
+        .map(|one| of(MemoryType::CONVENTIONAL, one));
+    let held = of(MemoryType::LOADER_DATA, (0x1000, 1));
+    let all: Vec<_> = std::iter::once(held).chain(free).collect();
+    // SAFETY: the caller's variables, and room of so many bytes.
+    unsafe {
+        let room = size.read();
+        size.write(size_of_val(&*all));
+        descriptor.write(size_of::<MemoryDescriptor>());
+        version.write(1);
+        if room < size_of_val(&*all) {
+            return Status::BUFFER_TOO_SMALL;
+        }
+        map.copy_from_nonoverlapping(all.as_ptr(), all.len());
+    }
+    Status::SUCCESS
+}
+
 fn boot_services() -> BootServices {
     // SAFETY: of that type.
     let mut services: BootServices = unsafe { unused() };
@@ -533,6 +579,7 @@ fn boot_services() -> BootServices {
     services.create_event = create_event;
     services.set_timer = set_timer;
     services.signal_event = signal_event;
+    services.get_memory_map = get_memory_map;
     services.close_event = close_event;
     services.install_protocol_interface = handles::install_protocol_interface;
     services.uninstall_protocol_interface = handles::uninstall_protocol_interface;

@@ -192,7 +192,7 @@ impl Token {
     }
 
     /// The loader frees it, and closes its event.
-    fn free(&self) {
+    pub(super) fn free(&self) {
         if !self.closed.replace(true) {
             // It may have been answered, and its function not been called yet.
             self.free_headers();

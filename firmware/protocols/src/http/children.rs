@@ -1,5 +1,6 @@
 //! The children of EFI_HTTP_SERVICE_BINDING_PROTOCOL.
 
+use super::given::GivenTokens;
 use crate::handle::Installed;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
@@ -11,6 +12,7 @@ pub(super) struct Child {
     /// Its table: made by `create`, and freed when it is installed no more.
     pub(super) table: NonNull<HttpProtocol>,
     pub(super) http: Http,
+    pub(super) given: GivenTokens,
 }
 
 /// The children that there are.

@@ -99,6 +99,65 @@ fn a_reset_and_a_cancel_abort_each_token_once() {
     }
 }
 
+/// A program that ends frees its memory, and we hear of its end later: a tick may come between.
+#[test]
+fn tokens_of_a_program_that_has_ended_are_forgotten() {
+    let end: [fn(&Loader, &Token); 2] = [
+        |loader, _| loader.free_all(),
+        // As it was, and free.
+        |_, token| firmware::set_free(token.raw().addr()),
+    ];
+    for end in end {
+        let loader = Loader::new(SILENT);
+        let (_, child) = child(&loader);
+        let tokens = three_tokens(&loader, child);
+        end(&loader, &tokens[1]);
+        loader.fake.say(&[HEAD, 0, BODY, END]);
+        firmware::tick();
+        firmware::tick();
+        assert_eq!(signals(&tokens), [0, 0, 0]);
+        loader.check();
+        loader.finish();
+    }
+}
+
+#[test]
+fn a_child_goes_on_for_the_next_program() {
+    let loader = Loader::new(SILENT);
+    let (_, child) = child(&loader);
+    three_tokens(&loader, child);
+    loader.free_all();
+    firmware::tick();
+    let token = loader.token(64);
+    assert_eq!(loader.request(child, &token, URL), Status::SUCCESS);
+    loader.fake.say(&[HEAD]);
+    firmware::tick();
+    assert_eq!(token.signals.get(), 1);
+    loader.finish();
+}
+
+/// Its memory is the program's own again.
+#[test]
+fn a_token_that_was_answered_may_be_freed() {
+    let answers: [fn(&Loader, *mut HttpProtocol); 2] = [
+        |_, _| firmware::tick(),
+        |loader, child| assert_eq!(loader.poll(child), Status::SUCCESS),
+    ];
+    for answer in answers {
+        let loader = Loader::new(SILENT);
+        let (_, child) = child(&loader);
+        let tokens = three_tokens(&loader, child);
+        loader.fake.say(&[HEAD, 0, BODY]);
+        answer(&loader, child);
+        assert_eq!(signals(&tokens), [1, 1, 0]);
+        tokens[..2].iter().for_each(|token| token.free());
+        loader.fake.say(&[END]);
+        firmware::tick();
+        assert_eq!(signals(&tokens), [1, 1, 1]);
+        loader.finish();
+    }
+}
+
 /// When DestroyChild has returned, the loader frees all that the child had, and closes the events: none may be signalled afterwards.
 #[test]
 fn a_child_may_be_destroyed_by_the_function_of_its_first_token() {

@@ -1,0 +1,76 @@
+//! Tokens that callers have given and that are not answered.
+
+use alloc::vec::Vec;
+use uefi_raw::Event;
+use uefi_raw::protocol::network::http::{HttpMessage, HttpToken};
+use wireboot_platform::free_memory::FreeMemory;
+use wireboot_protocols::http::Answer;
+
+/// What a token led to when it was given.
+#[derive(Clone, Copy)]
+pub(super) struct GivenToken {
+    token: *const HttpToken,
+    event: Event,
+    message: *const HttpMessage,
+}
+
+impl GivenToken {
+    /// # Safety
+    /// A caller's token, aligned.
+    pub(super) unsafe fn read(token: *const HttpToken) -> Self {
+        // SAFETY: the caller's word.
+        let (event, message) = unsafe { ((*token).event, (*token).message) };
+        Self {
+            token,
+            event,
+            message: message.cast_const(),
+        }
+    }
+
+    /// Its memory is free, or has other things in it: the program that gave it has ended.
+    fn is_gone(&self, free: &FreeMemory) -> bool {
+        if free.has_some_of(self.token.addr(), size_of::<HttpToken>()) {
+            return true;
+        }
+        // SAFETY: memory that somebody has, which can be read; aligned, as it was when it was given.
+        let (event, message) = unsafe {
+            (
+                (&raw const (*self.token).event).read_volatile(),
+                (&raw const (*self.token).message).read_volatile(),
+            )
+        };
+        event != self.event || message.cast_const() != self.message
+    }
+}
+
+/// Those of a child.
+#[derive(Default)]
+pub(super) struct GivenTokens(Vec<GivenToken>);
+
+impl GivenTokens {
+    pub(super) fn push(&mut self, token: GivenToken) {
+        self.0.push(token);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These are their callers' again.
+    pub(super) fn answered(&mut self, answers: &[Answer]) {
+        let is_answered = |one: &GivenToken| {
+            let mut answers = answers.iter();
+            answers.any(|answer| answer.token == one.token.addr())
+        };
+        self.0.retain(|one| !is_answered(one));
+    }
+
+    /// Whether the program that gave one has ended.
+    pub(super) fn are_gone(&self, free: &FreeMemory) -> bool {
+        self.0.iter().any(|one| one.is_gone(free))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0 = Vec::new();
+    }
+}
