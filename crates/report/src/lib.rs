@@ -104,7 +104,7 @@ pub struct Report {
     /// What the machine heard of its network while it listened, without a boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Surroundings>,
-    /// What firmware and boot loader left behind for the system.
+    /// What firmware and boot loader left behind of a boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Checkpoints>,
     /// The machine's network boot options, loaded and not started.
@@ -259,7 +259,7 @@ impl Report {
         Some(self.machine.menu_wait_s() + before + boot.mean_s())
     }
 
-    /// How long the boot took, in seconds: from reset to its last checkpoint; or to load what a boot would use; or from the machine's first packet to its last
+    /// How long the boot took, in seconds: from reset to its last checkpoint, if it came to its system; or to load what a boot would use; or from the machine's first packet to its last
     /// file. `None` where no boot was looked at.
     pub fn boot_s(&self) -> Option<f64> {
         let points = self.checkpoints.iter().filter(|points| points.are_whole());
@@ -350,7 +350,7 @@ impl Machine {
     }
 }
 
-/// Points of a boot, in seconds from the machine's reset, as the system finds them afterwards.
+/// Points of a boot, in seconds from the machine's reset, as its system finds them afterwards, or the examination that it brought.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Checkpoints {
@@ -407,7 +407,7 @@ pub struct Module {
     pub supported_s: f64,
     /// It began to drive devices.
     pub bind_s: f64,
-    /// Of that, before the last boot option's loader was to be loaded.
+    /// Of that, before the first boot option was to be loaded of which that is known.
     pub bind_before_s: f64,
     /// It ended that.
     pub unbind_s: f64,
@@ -514,6 +514,7 @@ impl Checkpoints {
         let mut parts = Vec::new();
         for (name, at) in points {
             if let Some(at) = at {
+                // In its place at once: the library's sort is 4 kB of a program for each type.
                 let place = parts.partition_point(|(_, other)| *other <= at);
                 parts.insert(place, (name, at));
             }

@@ -355,7 +355,7 @@ pub(crate) fn servers_by_http(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Everything that dnsmasq can be made to do wrong at once.
+/// Everything that dnsmasq and tftpd-hpa can be made to do wrong at once.
 pub(crate) fn dhcp_and_blocks(lab: &Lab) -> Result<()> {
     let faults = [
         Fault::LateDhcp,
