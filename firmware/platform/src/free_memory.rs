@@ -1,53 +1,55 @@
 //! Memory that nobody has, by the firmware's memory map.
 
-use crate::memory::{self, PAGE};
+use crate::memory;
 use alloc::vec::Vec;
-use uefi::boot::MemoryType;
 
-/// What was free when the map was read. Nothing, where the firmware does not tell.
+/// The firmware's memory map, when it was read last. Nothing is free where the firmware does not tell, and before.
 #[derive(Clone, Debug, Default)]
-pub struct FreeMemory(Vec<(u64, u64)>);
+pub struct FreeMemory {
+    map: Vec<u64>,
+    /// Words of an entry; 0 for no map.
+    words: usize,
+}
 
 impl FreeMemory {
-    /// Asks the firmware.
-    #[must_use]
-    pub fn read() -> Self {
-        let Some((map, words)) = memory::map() else {
-            return Self::default();
-        };
-        let regions = map.chunks_exact(words).filter_map(|entry| {
-            let [kind, first, _, pages, ..] = *entry else {
-                return None;
-            };
-            // The upper half is padding.
-            let is_free = kind as u32 == MemoryType::CONVENTIONAL.0;
-            let behind = first.saturating_add(pages.saturating_mul(PAGE as u64));
-            is_free.then_some((first, behind))
-        });
-        Self(regions.collect())
+    /// Reads it anew. Allocates only where the map has grown.
+    pub fn refresh(&mut self) {
+        self.words = memory::map_into(&mut self.map).unwrap_or(0);
     }
 
-    /// Whether some of these bytes are.
+    /// Whether some of these bytes are free.
     #[must_use]
     pub fn has_some_of(&self, address: usize, bytes: usize) -> bool {
         let address = address as u64;
         let end = address.saturating_add(bytes as u64);
-        let mut regions = self.0.iter();
-        regions.any(|(first, behind)| address < *behind && *first < end)
+        let entries = self.map.chunks_exact(self.words.max(1));
+        let mut regions = entries.filter_map(memory::free);
+        regions.any(|(first, bytes)| address < first.saturating_add(bytes) && first < end)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::PAGE;
 
     #[test]
     fn a_byte_is_enough() {
-        let free = FreeMemory(vec![(0x1000, 0x2000), (0x8000, 0x9000)]);
+        const FREE: u64 = 7;
+        let entry = |kind, first: usize| [kind, first as u64, 0, 1, 0, 0];
+        let map = [
+            entry(FREE, 0x1000),
+            entry(4, 0x2000),
+            entry(FREE | 0xaaaa_0000_0000, 0x8000),
+        ];
+        let free = FreeMemory {
+            map: map.concat(),
+            words: 6,
+        };
         for (address, bytes) in [(0xfff, 2), (0x1fff, 1), (0x8800, 8), (0, usize::MAX)] {
             assert!(free.has_some_of(address, bytes), "{address:#x}");
         }
-        for (address, bytes) in [(0xff0, 0x10), (0x2000, 0x6000), (0x9000, 1)] {
+        for (address, bytes) in [(0xff0, 0x10), (0x2000, 0x6000), (0x8000 + PAGE, 1)] {
             assert!(!free.has_some_of(address, bytes), "{address:#x}");
         }
         assert!(!FreeMemory::default().has_some_of(0x1000, 8));

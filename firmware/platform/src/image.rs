@@ -215,6 +215,20 @@ impl Loaded {
 /// The image that [`Loaded::start`] has started and that can still end.
 static STARTED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
+/// Whether the image that [`Loaded::start`] has started has returned, and is being unloaded: its start has not come back yet.
+#[must_use]
+pub fn started_has_ended() -> bool {
+    let handle = STARTED.load(Ordering::Relaxed);
+    // SAFETY: null, or a handle that was started; one that is gone is asked for by its address alone.
+    unsafe { Handle::from_ptr(handle) }.is_some_and(|handle| open(handle).is_none())
+}
+
+/// Has this image be the one that was started.
+#[cfg(any(test, feature = "testing"))]
+pub fn set_started(handle: *mut c_void) {
+    STARTED.store(handle, Ordering::Relaxed);
+}
+
 /// Notes that the image has ended, or cannot end any more. Allocates nothing.
 pub(crate) fn forget_started() {
     STARTED.store(ptr::null_mut(), Ordering::Relaxed);

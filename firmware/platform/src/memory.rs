@@ -275,6 +275,13 @@ fn holes() -> Vec<Span> {
 
 /// The firmware's memory map and the length of its entries, in words. On our heap, so that it does not change the map.
 pub(crate) fn map() -> Option<(Vec<u64>, usize)> {
+    let mut map = Vec::new();
+    let words = map_into(&mut map)?;
+    Some((map, words))
+}
+
+/// The same into memory that grows only where it must. Words of an entry.
+pub(crate) fn map_into(map: &mut Vec<u64>) -> Option<usize> {
     // SAFETY: there is a table as long as boot services are there, and its pointers are right.
     let services = unsafe {
         uefi::table::system_table_raw()?
@@ -282,26 +289,26 @@ pub(crate) fn map() -> Option<(Vec<u64>, usize)> {
             .boot_services
             .as_ref()?
     };
-    let (mut bytes, mut key, mut entry, mut version) = (0, 0, 0, 0);
-    let mut map: Vec<u64> = Vec::new();
+    map.resize(map.capacity(), 0);
+    let (mut key, mut entry, mut version) = (0, 0, 0);
     for _ in 0..2 {
-        // SAFETY: the buffer holds `bytes` bytes, none in the first turn, which tells how many there must be.
+        let mut bytes = map.len() * 8;
+        // SAFETY: the buffer holds so many bytes; where they are not enough, the firmware tells how many there must be.
         let status = unsafe {
             let start = map.as_mut_ptr().cast();
             (services.get_memory_map)(&mut bytes, start, &mut key, &mut entry, &mut version)
         };
         if status == Status::SUCCESS {
             map.truncate(bytes / 8);
-            return (entry >= 8).then_some((map, entry / 8));
+            return (entry >= 8).then_some(entry / 8);
         }
-        map = alloc::vec![0; bytes / 8 + 1];
-        bytes = map.len() * 8;
+        map.resize(bytes / 8 + 1, 0);
     }
     None
 }
 
 /// Address and length of what an entry of the memory map says is free.
-fn free(entry: &[u64]) -> Option<(u64, u64)> {
+pub(crate) fn free(entry: &[u64]) -> Option<(u64, u64)> {
     let [kind, start, _, pages, attributes, ..] = *entry else {
         return None;
     };

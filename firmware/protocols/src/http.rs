@@ -13,7 +13,7 @@ use crate::signal::signal;
 use crate::simple_network::{denied, status};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use children::Child;
+use children::{Child, Children};
 use core::net::IpAddr;
 use core::ptr::NonNull;
 use given::{GivenToken, GivenTokens};
@@ -22,7 +22,7 @@ use uefi_raw::protocol::driver::ServiceBindingProtocol;
 use uefi_raw::protocol::network::http::{HttpConfigData, HttpProtocol, HttpToken};
 use uefi_raw::{Handle as RawHandle, Status};
 use wireboot_net::{Duration, Memory};
-use wireboot_platform::free_memory::FreeMemory;
+use wireboot_platform::image;
 use wireboot_protocols::Refusal;
 use wireboot_protocols::http::{Answer, Http};
 
@@ -72,7 +72,7 @@ unsafe extern "efiapi" fn destroy_child(
 fn create(shared: &'static SharedProtocolState, handle: RawHandle) -> Result<RawHandle, Status> {
     // A call that is at work would be in the way at the end.
     let call = shared.call().map_err(status)?;
-    if call.state.http.0.len() >= MOST_CHILDREN {
+    if call.state.http.all.len() >= MOST_CHILDREN {
         return Err(Status::OUT_OF_RESOURCES);
     }
     drop(call);
@@ -99,7 +99,7 @@ fn create(shared: &'static SharedProtocolState, handle: RawHandle) -> Result<Raw
     })?;
     let handle = installed.handle().as_ptr();
     if let Ok(mut call) = shared.call() {
-        call.state.http.0.push(Child {
+        call.state.http.all.push(Child {
             installed,
             table,
             http: Http::default(),
@@ -119,7 +119,7 @@ fn destroy(shared: &SharedProtocolState, handle: RawHandle) -> Status {
         Ok(call) => call,
         Err(refusal) => return status(refusal),
     };
-    let children = &mut call.state.http.0;
+    let children = &mut call.state.http.all;
     let is = |child: &Child| child.installed.handle().as_ptr() == handle;
     let Some(index) = children.iter().position(is) else {
         return Status::UNSUPPORTED;
@@ -136,7 +136,7 @@ fn destroy(shared: &SharedProtocolState, handle: RawHandle) -> Status {
         return Status::NOT_READY;
     };
     if !removed {
-        call.state.http.0.push(child);
+        call.state.http.all.push(child);
         return Status::ACCESS_DENIED;
     }
     let answers = child.http.abort(&mut *call.state.network);
@@ -154,7 +154,7 @@ pub(crate) unsafe fn drop_children(shared: &SharedProtocolState) -> bool {
     // SAFETY: the caller's word.
     let children = unsafe {
         shared.afterwards(|state, panicked| {
-            let mut children = core::mem::take(&mut state.http.0);
+            let mut children = core::mem::take(&mut state.http.all);
             if !panicked {
                 for child in &mut children {
                     drop(child.http.abort(&mut *state.network));
@@ -175,25 +175,34 @@ pub(crate) unsafe fn drop_children(shared: &SharedProtocolState) -> bool {
     gone
 }
 
+/// Forgets the tokens of programs that have ended, whose memory may be free before we hear of their end. For the timer's function, before the network writes to
+/// memory of theirs.
+pub(crate) fn forget_ended(state: &mut ProtocolState) {
+    let ProtocolState { network, http, .. } = state;
+    let Children { all, free } = http;
+    let mut with_tokens = all.iter_mut().filter(|child| !child.given.is_empty());
+    let Some(first) = with_tokens.next() else {
+        return;
+    };
+    free.refresh();
+    let has_ended = image::started_has_ended();
+    for child in core::iter::once(first).chain(with_tokens) {
+        if has_ended || child.given.are_gone(free) {
+            drop(child.http.abort(&mut **network));
+            child.given.clear();
+        }
+    }
+}
+
 /// Answers the tokens for which something has come, while nobody calls. For the timer's function, at TPL_CALLBACK: the functions of no other
-/// events run before all are signalled. A program may have ended, and its tokens be free memory, before we hear of it: those are forgotten.
+/// events run before all are signalled.
 pub(crate) fn advance_all(shared: &SharedProtocolState) {
     let Some(mut state) = shared.state() else {
         return;
     };
     let ProtocolState { network, http, .. } = &mut *state;
-    let mut free = None;
     let mut events = Vec::new();
-    for child in &mut http.0 {
-        if child.given.is_empty() {
-            continue;
-        }
-        let free = free.get_or_insert_with(FreeMemory::read);
-        if child.given.are_gone(free) {
-            drop(child.http.abort(&mut **network));
-            child.given.clear();
-            continue;
-        }
+    for child in &mut http.all {
         let answers = child.http.advance(&mut **network);
         child.given.answered(&answers);
         events.extend(answers.into_iter().map(answer::write));

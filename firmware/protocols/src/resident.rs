@@ -201,6 +201,7 @@ unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
     // SAFETY: the context lives as long as the event.
     let shared = unsafe { context.cast::<SharedProtocolState>().as_ref() };
     shared.at_leisure(|state| {
+        http::forget_ended(state);
         state.network.turn();
         base_code::turn(state);
     });

@@ -64,6 +64,11 @@ impl ReadAhead {
         self.next_piece()
     }
 
+    /// The caller's buffer is its own again: what comes is not written there any more.
+    pub fn give_back(&mut self) {
+        self.wanted = None;
+    }
+
     /// Nothing more comes.
     pub fn ended(&mut self, end: Result<(), Verdict>) {
         self.end.get_or_insert(end);
@@ -213,6 +218,18 @@ mod tests {
                 self.ask(more);
             }
         }
+    }
+
+    #[test]
+    fn a_buffer_that_was_given_back_is_not_written() {
+        let content = Arc::<Mutex<Vec<u8>>>::default();
+        let mut ahead = ReadAhead::default();
+        let buffer = Memory::new(Buffer(vec![0; 8], content.clone()));
+        let mut piece = ahead.give(buffer).unwrap();
+        ahead.give_back();
+        let len = copy(&mut piece, 0, &[7; 8]);
+        ahead.came(piece, len);
+        assert_eq!(*content.lock().unwrap(), [0; 8]);
     }
 
     /// Reads a body by buffers of these sizes, over and over. Returns it, and how often the engine was asked.

@@ -11,6 +11,7 @@ use uefi::boot::{self, SearchType};
 use uefi_raw::protocol::network::pxe::{PxeBaseCodePacket, PxeBaseCodeProtocol};
 use uefi_raw::{Guid, Status};
 use wireboot_net::Instant;
+use wireboot_platform::free_memory::FreeMemory;
 use wireboot_platform::raw::pxe_callback::{
     PxeBaseCodeCallbackProtocol, PxeBaseCodeCallbackStatus, PxeBaseCodeFunction,
 };
@@ -34,6 +35,16 @@ fn interface(handle: Handle, guid: &Guid) -> Option<NonNull<c_void>> {
     NonNull::new(interface).filter(|_| status == Status::SUCCESS)
 }
 
+/// The address of its function; null is none.
+fn called(protocol: NonNull<PxeBaseCodeCallbackProtocol>) -> usize {
+    // SAFETY: a caller's protocol, which is on a handle.
+    unsafe {
+        (&raw const (*protocol.as_ptr()).callback)
+            .cast::<usize>()
+            .read_unaligned()
+    }
+}
+
 impl Callback {
     /// That of the base code `this`, for calls of `function`.
     pub(super) fn find(this: *const c_void, function: PxeBaseCodeFunction) -> Option<Self> {
@@ -44,20 +55,23 @@ impl Callback {
         };
         let handle = *handles.iter().find(ours)?;
         let callback = Self { handle, function };
-        callback.protocol().map(|_| callback)
+        let protocol = callback.protocol()?;
+        // One that a program has left behind, whose memory is free, is nobody's.
+        let mut free = FreeMemory::default();
+        free.refresh();
+        let is_left = free.has_some_of(called(protocol), 1)
+            || free.has_some_of(
+                protocol.addr().get(),
+                size_of::<PxeBaseCodeCallbackProtocol>(),
+            );
+        (!is_left).then_some(callback)
     }
 
     /// Looked for each time: the caller may take it off in the middle of a call.
     fn protocol(&self) -> Option<NonNull<PxeBaseCodeCallbackProtocol>> {
         let found = interface(self.handle, &PxeBaseCodeCallbackProtocol::GUID)?;
         let protocol = found.cast::<PxeBaseCodeCallbackProtocol>();
-        // SAFETY: the caller's protocol, whose function is an address; null is none.
-        let function = unsafe {
-            (&raw const (*protocol.as_ptr()).callback)
-                .cast::<usize>()
-                .read_unaligned()
-        };
-        (function != 0).then_some(protocol)
+        (called(protocol) != 0).then_some(protocol)
     }
 
     /// Calls it. False when the caller wants an end.

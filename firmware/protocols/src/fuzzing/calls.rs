@@ -114,6 +114,12 @@ pub(super) fn install_callback(loader: &Loader, work: Work) {
     );
 }
 
+/// Where it lies.
+#[cfg(test)]
+pub(super) fn callback_at() -> usize {
+    (&raw const PROTOCOL).addr()
+}
+
 /// Takes it off again.
 pub(super) fn forget_callback(loader: &Loader) {
     let _ = firmware::uninstall_from(

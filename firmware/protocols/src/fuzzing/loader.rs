@@ -91,6 +91,11 @@ impl Token {
         self.token.borrow_mut().as_mut_ptr()
     }
 
+    #[cfg(test)]
+    pub(super) fn body_at(&self) -> usize {
+        self.body.borrow_mut().as_mut_ptr::<u8>().addr()
+    }
+
     fn message(&self) -> *mut HttpMessage {
         self.message.borrow_mut().as_mut_ptr()
     }

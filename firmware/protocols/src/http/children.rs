@@ -5,6 +5,7 @@ use crate::handle::Installed;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use uefi_raw::protocol::network::http::HttpProtocol;
+use wireboot_platform::free_memory::FreeMemory;
 use wireboot_protocols::http::Http;
 
 pub(super) struct Child {
@@ -17,11 +18,15 @@ pub(super) struct Child {
 
 /// The children that there are.
 #[derive(Default)]
-pub(crate) struct Children(pub(super) Vec<Child>);
+pub(crate) struct Children {
+    pub(super) all: Vec<Child>,
+    /// Kept for its memory: the timer's function reads it.
+    pub(super) free: FreeMemory,
+}
 
 impl Children {
     pub(super) fn find(&mut self, this: *const HttpProtocol) -> Option<&mut Child> {
         let is = |child: &&mut Child| ptr::eq(child.table.as_ptr(), this);
-        self.0.iter_mut().find(is)
+        self.all.iter_mut().find(is)
     }
 }

@@ -12,24 +12,32 @@ pub(super) struct GivenToken {
     token: *const HttpToken,
     event: Event,
     message: *const HttpMessage,
+    /// Address and bytes of the buffer for a body.
+    body: (usize, usize),
 }
 
 impl GivenToken {
     /// # Safety
-    /// A caller's token, aligned.
+    /// A caller's token, aligned, with its message.
     pub(super) unsafe fn read(token: *const HttpToken) -> Self {
         // SAFETY: the caller's word.
-        let (event, message) = unsafe { ((*token).event, (*token).message) };
-        Self {
-            token,
-            event,
-            message: message.cast_const(),
+        unsafe {
+            let message = (*token).message;
+            Self {
+                token,
+                event: (*token).event,
+                message: message.cast_const(),
+                body: ((*message).body.addr(), (*message).body_length),
+            }
         }
     }
 
     /// Its memory is free, or has other things in it: the program that gave it has ended.
     fn is_gone(&self, free: &FreeMemory) -> bool {
-        if free.has_some_of(self.token.addr(), size_of::<HttpToken>()) {
+        let (body, bytes) = self.body;
+        if free.has_some_of(self.token.addr(), size_of::<HttpToken>())
+            || bytes > 0 && free.has_some_of(body, bytes)
+        {
             return true;
         }
         // SAFETY: memory that somebody has, which can be read; aligned, as it was when it was given.

@@ -100,6 +100,9 @@ impl Exchanges for SharedLoaderNetwork {
                 .exchange(job)
                 .is_some_and(|one| !one.body.has_ended())
         };
+        if let Some(exchange) = network.exchange(job) {
+            exchange.body.give_back();
+        }
         if open(network) {
             network.command(Command::Cancel { job });
         }

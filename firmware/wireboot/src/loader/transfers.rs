@@ -23,13 +23,11 @@ impl LoaderNetwork {
         measure: bool,
     ) -> Result<Outcome, Failure> {
         let wanted = self.next_job();
-        self.network
-            .send(Command::Get {
-                job: wanted,
-                url: url.as_str().into(),
-                patience: PATIENCE,
-            })
-            .map_err(|_| Failure::Device)?;
+        self.tell(Command::Get {
+            job: wanted,
+            url: url.as_str().into(),
+            patience: PATIENCE,
+        })?;
         let room = buffer.as_ref().map(|buffer| buffer.len() as u64);
         let mut size = None;
         let mut cancelled = false;
@@ -41,6 +39,7 @@ impl LoaderNetwork {
                     wireboot_platform::reset();
                 }
                 // Lost or dead: nobody has the buffer any more.
+                self.lose_all();
                 return Err(Failure::Device);
             }
             match self.network.event() {
@@ -58,7 +57,7 @@ impl LoaderNetwork {
                         Some(memory) => Command::Memory { job, memory },
                         None => Command::NoMemory { job },
                     };
-                    self.network.send(answer).map_err(|_| Failure::Device)?;
+                    self.tell(answer)?;
                 }
                 Some(Event::Progress {
                     job,
@@ -68,9 +67,7 @@ impl LoaderNetwork {
                     size = Some(total);
                     if measure || room.is_some_and(|room| total > room) {
                         cancelled = true;
-                        self.network
-                            .send(Command::Cancel { job })
-                            .map_err(|_| Failure::Device)?;
+                        self.tell(Command::Cancel { job })?;
                     }
                 }
                 Some(Event::Done { job, result }) if job == wanted => {
@@ -84,6 +81,14 @@ impl LoaderNetwork {
                 None => self.network.idle(),
             }
         }
+    }
+
+    /// Sends a command. Where that fails, all that ran is lost.
+    fn tell(&mut self, command: Command) -> Result<(), Failure> {
+        self.network.send(command).map_err(|_| {
+            self.lose_all();
+            Failure::Device
+        })
     }
 
     pub(super) fn size(&mut self, url: &Url) -> Result<u64, Failure> {

@@ -12,6 +12,7 @@ use uefi_raw::protocol::network::http::{
 };
 use uefi_raw::table::boot::Tpl;
 use uefi_raw::{Handle, Status};
+use wireboot_platform::image;
 
 const URL: &str = "http://10.0.0.1/a";
 /// What the network says of an exchange: it is opened, nothing comes yet.
@@ -99,18 +100,26 @@ fn a_reset_and_a_cancel_abort_each_token_once() {
     }
 }
 
+/// Of memory, in bytes.
+const PAGE: usize = 4096;
+
 /// A program that ends frees its memory, and we hear of its end later: a tick may come between.
 #[test]
 fn tokens_of_a_program_that_has_ended_are_forgotten() {
-    let end: [fn(&Loader, &Token); 2] = [
+    let end: [fn(&Loader, &Token); 3] = [
         |loader, _| loader.free_all(),
-        // As it was, and free.
+        // As they were, and free.
         |_, token| firmware::set_free(token.raw().addr()),
+        |_, token| firmware::set_free(token.body_at() + PAGE),
     ];
     for end in end {
         let loader = Loader::new(SILENT);
         let (_, child) = child(&loader);
-        let tokens = three_tokens(&loader, child);
+        let tokens = [64, 3 * PAGE, 64].map(|body| loader.token(body));
+        assert_eq!(loader.request(child, &tokens[0], URL), Status::SUCCESS);
+        for token in &tokens[1..] {
+            assert_eq!(loader.response(child, token, true), Status::SUCCESS);
+        }
         end(&loader, &tokens[1]);
         loader.fake.say(&[HEAD, 0, BODY, END]);
         firmware::tick();
@@ -119,6 +128,21 @@ fn tokens_of_a_program_that_has_ended_are_forgotten() {
         loader.check();
         loader.finish();
     }
+}
+
+/// Its image has no protocol any more, and we have not heard of its end.
+#[test]
+fn tokens_of_a_program_that_is_being_unloaded_are_forgotten() {
+    let loader = Loader::new(SILENT);
+    let (handle, child) = child(&loader);
+    let tokens = three_tokens(&loader, child);
+    loader.fake.say(&[HEAD, 0, BODY, END]);
+    image::set_started(handle);
+    firmware::tick();
+    image::set_started(ptr::null_mut());
+    firmware::tick();
+    assert_eq!(signals(&tokens), [0, 0, 0]);
+    loader.finish();
 }
 
 #[test]

@@ -172,6 +172,19 @@ fn a_callback_that_is_gone_is_not_called() {
     loader.finish();
 }
 
+/// A program has left it behind, and its memory is free when the next one calls.
+#[test]
+fn a_callback_in_free_memory_is_not_called() {
+    let loader = Loader::new(&[]);
+    let child = child(&loader);
+    let said = calling_callback(&loader, child);
+    firmware::set_free(calls::callback_at());
+    assert_eq!(arp(&loader), Status::TIMEOUT);
+    assert!(said.borrow().is_empty());
+    calls::forget_callback(&loader);
+    loader.finish();
+}
+
 #[test]
 fn the_end_of_boot_services_ends_all_calls() {
     let loader = Loader::new(&[0]);
