@@ -16,8 +16,8 @@ pub fn tell_boot(boot: &BasicBoot, points: &mut Checkpoints) {
     points.exit_s = reached(boot.exit_ns);
 }
 
-/// Writes into the report, in which the times of the boot are already, what else an FBPT tells: the options that were tried, which `name` names by their
-/// numbers, and the firmware's modules.
+/// Writes what else an FBPT tells: the boot options that were tried, and the times of the firmware's modules. `name` gives the name for an option's
+/// number. [`tell_boot`] comes before: modules are counted up to its LoadImage where no option was recorded.
 pub fn tell_details(fbpt: &[u8], name: impl Fn(u16) -> String, points: &mut Checkpoints) {
     let named = |attempt: Attempt| wireboot_report::Attempt {
         option: attempt

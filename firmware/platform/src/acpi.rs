@@ -63,14 +63,14 @@ impl TableMemory {
         Some(Self(map))
     }
 
-    /// Copies what is at this address; false, and nothing, where no region has all of it.
+    /// Copies the bytes at this address; false, and nothing, where no region that may have tables has all of them.
     fn copy(&self, address: u64, out: &mut [u8]) -> bool {
         let is_there = self
             .0
             .entries()
             .any(|region| holds(region, address, out.len()));
         if is_there {
-            // SAFETY: a region of ordinary memory has all of these bytes, memory is mapped one to one, and nobody else runs.
+            // SAFETY: a region that may have tables has all of these bytes, memory is mapped one to one, and nobody else runs.
             unsafe { ptr::copy(address as *const u8, out.as_mut_ptr(), out.len()) };
         }
         is_there
@@ -95,7 +95,7 @@ fn holds(region: &MemoryDescriptor, address: u64, bytes: usize) -> bool {
         && end.is_some_and(|end| end <= behind)
 }
 
-/// The same by `read`, which fills a buffer from an address, or cannot.
+/// What [`find`] does, from the RSDP's address. `read` fills a buffer from an address, or cannot.
 fn find_in(rsdp: u64, signature: [u8; 4], read: impl Fn(u64, &mut [u8]) -> bool) -> Option<u64> {
     let number = |at: u64| {
         let mut bytes = [0; 8];

@@ -3,7 +3,7 @@
 use crate::memory;
 use alloc::vec::Vec;
 
-/// The firmware's memory map, when it was read last. Nothing is free where the firmware does not tell, and before.
+/// The memory map as of the last [`refresh`](Self::refresh). Before the first, and where the firmware gives no map, nothing is free.
 #[derive(Clone, Debug, Default)]
 pub struct FreeMemory {
     map: Vec<u64>,

@@ -40,7 +40,7 @@ impl GivenToken {
         {
             return true;
         }
-        // SAFETY: memory that somebody has, which can be read; aligned, as it was when it was given.
+        // SAFETY: the memory map does not say that it is free, or there is no map: what a caller gave is mapped either way. It is aligned, as it was then.
         let (event, message) = unsafe {
             (
                 (&raw const (*self.token).event).read_volatile(),

@@ -83,7 +83,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// It is one of PXE's own servers and files, of which HTTP Boot asks for none.
+    /// Whether there is none of it with HTTP Boot: a fault of the TFTP server or of DHCP's answer for PXE, or HTTP Boot itself.
     pub(super) fn is_of_pxe(self) -> bool {
         matches!(
             self,
@@ -97,7 +97,7 @@ impl Fault {
         )
     }
 
-    /// It is one TFTP server's own: nobody has two of these.
+    /// Whether it says which server gives files by TFTP. There is one such server, so no two of these.
     pub(super) fn is_of_one_server(self) -> bool {
         matches!(self, Self::NoWindowsize | Self::NoBlksize | Self::SlowDisk)
     }

@@ -40,11 +40,11 @@ fn came_by(number: u16, option: &[u8], points: &mut Checkpoints) {
 /// The firmware's table of this boot (FBPT), or why there is none.
 fn boot_table() -> Result<Vec<u8>, String> {
     let none = "this firmware has no FPDT; after `doctor.efi record on` recorder.efi keeps them";
-    let elsewhere = |which| format!("{which} is not in memory, or longer than any");
+    let elsewhere = |which| format!("{which} is not in memory for tables, or longer than 4 MiB");
     let pointer = acpi::find(*b"FPDT").ok_or(none)?;
     let pointer = acpi::read(pointer, LONGEST_TABLE).ok_or_else(|| elsewhere("the FPDT"))?;
     let table = boot_table_address(&pointer).map_err(shown)?;
-    acpi::read(table, LONGEST_TABLE).ok_or_else(|| elsewhere("the table of the FPDT"))
+    acpi::read(table, LONGEST_TABLE).ok_or_else(|| elsewhere("the FBPT"))
 }
 
 fn shown(error: ParseError) -> String {
