@@ -69,7 +69,7 @@ impl Clock {
         }
     }
 
-    /// The counter.
+    /// What the counter that this clock goes by says: in tests it may be one of its own.
     #[inline]
     fn read(&self) -> u64 {
         #[cfg(any(test, feature = "testing"))]

@@ -11,7 +11,7 @@ use crate::ip::host;
 use crate::netns::Lab;
 use crate::packages::{self, Package};
 
-/// The package.
+/// The name of its package in Debian.
 pub const PACKAGE: &str = "tftpd-hpa";
 /// Debian's release that it comes from.
 const SUITE: &str = "bookworm";
