@@ -147,7 +147,7 @@ pub fn basic_boot(fbpt: &[u8]) -> Result<BasicBoot, ParseError> {
     boot.is_plausible().then_some(boot).ok_or(ParseError::Times)
 }
 
-/// What the firmware tried, out of an FBPT of recorder.efi's: the latest [`MOST_ATTEMPTS`], in their order. Those of other writers have none.
+/// What the firmware tried, out of an FBPT of recorder.efi's, in its order: [`MOST_ATTEMPTS`] at most. Those of other writers have none.
 ///
 /// # Errors
 /// [`ParseError`] when the bytes are no FBPT, or a time cannot be right.

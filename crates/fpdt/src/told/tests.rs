@@ -84,6 +84,19 @@ fn attempts_have_the_names_of_their_options() {
     assert_eq!(other, "what is no boot option");
 }
 
+/// Each has its name looked up in the firmware.
+#[test]
+fn no_more_attempts_are_told_than_the_recorder_keeps() {
+    let mut table = recorded();
+    let attempt = table[8 + 48..][..48].to_vec();
+    let count = 2 * crate::MOST_ATTEMPTS;
+    table.truncate(8 + 48);
+    table.extend(attempt.repeat(count));
+    let length = (table.len() as u32).to_le_bytes();
+    table[4..8].copy_from_slice(&length);
+    assert_eq!(told(&table).attempts.len(), crate::MOST_ATTEMPTS);
+}
+
 #[test]
 fn what_was_driven_before_the_first_option_counts_as_before() {
     let before = told(&with_module(&recorded(), 600 * MS, 900 * MS));
