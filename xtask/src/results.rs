@@ -232,19 +232,41 @@ const MEASUREMENTS: &[Measurement] = &[
     },
 ];
 
-/// Measures those whose names contain one of the words, or all. One that fails does not stop the others.
-pub(crate) fn run(only: &[String]) -> Result<()> {
-    let wanted: Vec<&Measurement> = MEASUREMENTS
+/// The measurement of this name, else all whose names contain the word.
+fn meant_by(word: &str) -> Result<Vec<&'static Measurement>> {
+    if let Some(one) = MEASUREMENTS.iter().find(|one| one.name == word) {
+        return Ok(vec![one]);
+    }
+    let meant: Vec<_> = MEASUREMENTS
         .iter()
-        .filter(|one| only.is_empty() || only.iter().any(|word| one.name.contains(word.as_str())))
+        .filter(|one| one.name.contains(word))
         .collect();
-    if wanted.is_empty() {
+    if meant.is_empty() {
         let names: Vec<_> = MEASUREMENTS.iter().map(|one| one.name).collect();
         bail!(
-            "no measurement is called so; there are {}",
+            "no measurement is called {word}; there are {}",
             names.join(", ")
         );
     }
+    Ok(meant)
+}
+
+/// What the words mean, each once; all, if there is no word.
+fn wanted(words: &[String]) -> Result<Vec<&'static Measurement>> {
+    if words.is_empty() {
+        return Ok(MEASUREMENTS.iter().collect());
+    }
+    let mut wanted: Vec<&Measurement> = Vec::new();
+    for one in words.iter().map(|word| meant_by(word)) {
+        wanted.extend(one?);
+    }
+    let is_wanted = |one: &&Measurement| wanted.iter().any(|wanted| wanted.name == one.name);
+    Ok(MEASUREMENTS.iter().filter(is_wanted).collect())
+}
+
+/// Measures what the words mean. One that fails does not stop the others.
+pub(crate) fn run(only: &[String]) -> Result<()> {
+    let wanted = wanted(only)?;
     apt::ensure(apt::COUNTING)?;
     if wanted
         .iter()
@@ -343,6 +365,30 @@ mod tests {
             arguments.join(" "),
             "lab bench --ip 6 --json docs/results/x.json --plot docs/results/x.svg --markdown docs/results/x.md"
         );
+    }
+
+    fn names(words: &[&str]) -> Vec<&'static str> {
+        let words: Vec<_> = words.iter().copied().map(String::from).collect();
+        let wanted = wanted(&words).unwrap();
+        wanted.iter().map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn a_whole_name_means_that_one_alone() {
+        assert_eq!(names(&["boot"]), ["boot"]);
+        assert_eq!(names(&["bench-"]), ["bench-ipv4", "bench-ipv6"]);
+        assert_eq!(
+            names(&["bench-ipv6", "bench-", "boot"]),
+            ["boot", "bench-ipv4", "bench-ipv6"]
+        );
+        assert_eq!(names(&[]).len(), MEASUREMENTS.len());
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_is_an_error() {
+        let words = ["boot", "bench-ipv5"].map(String::from);
+        let error = wanted(&words).err().unwrap();
+        assert!(error.to_string().contains("called bench-ipv5; there are"));
     }
 
     #[test]
