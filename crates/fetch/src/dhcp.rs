@@ -356,6 +356,13 @@ impl Client<'_> {
         } else if self.request.want_boot_file {
             self.ask_boot_servers(&mut lease, &guides).await?;
         }
+        // Nobody names another: whoever asked learns that this one cannot be had.
+        let unreadable = |guide: &&Offer| guide.message.unreadable_boot_file().is_some();
+        if lease.boot_file.is_none()
+            && let Some(guide) = guides.iter().find(unreadable)
+        {
+            lease.set_boot_file(&guide.message, Some(guide.server));
+        }
         log::debug!("lease {} from {source}", lease.address);
         Ok(lease)
     }
@@ -425,7 +432,7 @@ impl Client<'_> {
         }
     }
 
-    fn inquiry(&self, way: Guide, guide: &Offer, address: Ipv4Addr) -> Inquiry {
+    fn inquiry(&self, way: Guide, guide: &Offer, address: Ipv4Addr) -> BootServerInquiry {
         let mut message = self.message(MessageType::Request);
         message.xid = self.stack.random() as u32;
         message.ciaddr = address;
@@ -448,7 +455,7 @@ impl Client<'_> {
             list_only = true;
         }
         servers.truncate(MAX_BOOT_SERVERS);
-        Inquiry {
+        BootServerInquiry {
             message,
             servers,
             broadcast,
@@ -475,7 +482,7 @@ impl Client<'_> {
 }
 
 /// A question to PXE boot servers.
-struct Inquiry {
+struct BootServerInquiry {
     message: Message,
     servers: Vec<Ipv4Addr>,
     broadcast: bool,
@@ -483,7 +490,7 @@ struct Inquiry {
     list_only: bool,
 }
 
-impl Inquiry {
+impl BootServerInquiry {
     /// Asks until one names a boot file: who it is, and the reply.
     async fn ask(&self, stack: &Stack, bootp: &Bootp) -> Option<(Ipv4Addr, Message)> {
         let question = self.message.emit();

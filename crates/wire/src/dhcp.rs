@@ -335,6 +335,15 @@ impl Message {
             .or_else(|| name(&self.file))
     }
 
+    /// A boot file whose name is not text (UTF-8 without control characters), with U+FFFD for what is not.
+    pub fn unreadable_boot_file(&self) -> Option<String> {
+        let named = self.options.get(option::BOOT_FILE);
+        [named.unwrap_or_default(), &self.file]
+            .into_iter()
+            .find_map(unreadable)
+            .filter(|_| self.boot_file().is_none())
+    }
+
     /// The boot server's name or address as text: option 66, else the `sname` field.
     pub fn boot_server_name(&self) -> Option<&str> {
         self.options
@@ -353,6 +362,12 @@ pub(crate) fn name(bytes: &[u8]) -> Option<&str> {
     str::from_utf8(until_nul(bytes))
         .ok()
         .filter(|text| !text.is_empty() && !text.contains(char::is_control))
+}
+
+/// A name that is there and is not text, with U+FFFD for what is not.
+pub(crate) fn unreadable(bytes: &[u8]) -> Option<String> {
+    let replaced = text::replaced(bytes);
+    (!replaced.is_empty() && name(bytes).is_none()).then_some(replaced)
 }
 
 fn until_nul(bytes: &[u8]) -> &[u8] {

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::card::hello::Hello;
-use crate::card::placement::{Note, Order};
+use crate::card::placement::{Note, PlacementRequest};
 use crate::dhcp::{Message, PxeOptions, option};
 use crate::load_option::{self, LoadOption, NetworkBoot};
 use crate::{bootconf, dhcpv6, filetype, ladder, tftp};
@@ -16,10 +16,11 @@ pub fn fuzz_hello(data: &[u8]) {
     }
 }
 
-/// What parses as an order or a note says the same when it is emitted again.
+/// What parses as a request or a note says the same when it is emitted again.
 pub fn fuzz_placement(data: &[u8]) {
-    if let Some(order) = Order::parse(data) {
-        assert_eq!(Order::parse(&order.emit([0; 6])), Some(order));
+    if let Some(request) = PlacementRequest::parse(data) {
+        let emitted = request.emit([0; 6]);
+        assert_eq!(PlacementRequest::parse(&emitted), Some(request));
     }
     if let Some(note) = data.first_chunk().and_then(Note::parse) {
         assert_eq!(Note::parse(&note.emit()), Some(note));
@@ -136,6 +137,9 @@ pub fn fuzz_dhcp(data: &[u8]) {
         .flatten()
     {
         assert!(!text.is_empty() && !text.contains(char::is_control));
+    }
+    if let Some(text) = message.unreadable_boot_file() {
+        assert!(text.contains(char::REPLACEMENT_CHARACTER) && message.boot_file().is_none());
     }
     let _ = (message.message(), message.mac(), message.message_type());
     fuzz_pxe(options.get(option::VENDOR).unwrap_or_default());

@@ -5,11 +5,21 @@ use alloc::string::String;
 /// Text from the network as a person may see it: up to the first NUL, at most 255 characters, with malformed UTF-8 and
 /// control characters (a terminal would obey them) replaced.
 pub fn shown(bytes: &[u8]) -> String {
+    replaced(bytes).chars().take(255).collect()
+}
+
+/// Text up to the first NUL, with malformed UTF-8 and control characters replaced.
+pub(crate) fn replaced(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default())
         .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(255)
+        .map(|c| {
+            if c.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
         .collect()
 }
 

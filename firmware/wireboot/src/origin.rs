@@ -243,6 +243,8 @@ mod tests {
             (Some("nfs://10.0.0.1/w"), None),
             (Some("http://"), None),
             (None, Some("w.efi")),
+            (Some("w\u{fffd}.efi"), None),
+            (None, Some("http://[fd00::1]/w\u{fffd}")),
         ] {
             assert!(found(v4, v6).is_err(), "{v4:?} {v6:?}");
         }

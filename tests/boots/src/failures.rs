@@ -1,12 +1,14 @@
 //! Boots that cannot arrive: the user sees why, and the firmware goes on.
 
 use std::fs::{self, OpenOptions};
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 
-use crate::fixture::{Fixture, boot_program, expect};
+use crate::fixture::{Fixture, boot_program, expect, run};
+use crate::servers;
 
 pub(crate) fn wrong_checksum(lab: &Lab) -> Result<()> {
     let fixture = Fixture::new(lab)?.by_stick()?;
@@ -32,6 +34,26 @@ pub(crate) fn missing_file(lab: &Lab) -> Result<()> {
     fixture.fails(
         &mut machine,
         &[r"wireboot: .*http://10\.77\.0\.1/no-such-kernel", "404"],
+    )
+}
+
+/// wireboot.conf lies beside wireboot.efi, but DHCP names something else, in Latin-1.
+pub(crate) fn boot_file_that_is_not_text(lab: &Lab) -> Result<()> {
+    const NAMED: &str = "http://10.77.0.1/wireboot.conf";
+    let fixture = Fixture::new(lab)?;
+    let lines = fs::read_to_string(servers::configuration("dnsmasq.conf")?)?;
+    let (before, after) = lines.split_once(NAMED).context("the line for wireboot")?;
+    let path = lab.scratch().join("dnsmasq.conf");
+    let name = b"caf\xe9.conf,,10.77.0.1".as_slice();
+    fs::write(&path, [before.as_bytes(), name, after.as_bytes()].concat())?;
+    let path = path.to_str().context("the scratch folder's name")?;
+    let _server = servers::dnsmasq_with_tftp(lab, path, &fixture.system.directory)?;
+    let mut machine = fixture.start()?;
+    fixture.fails(
+        &mut machine,
+        &[
+            r#"wireboot: error: the boot file that the DHCP server names cannot be fetched: "caf.\.conf" holds what is not text"#,
+        ],
     )
 }
 
@@ -71,6 +93,21 @@ pub(crate) fn truncated_kernel(lab: &Lab) -> Result<()> {
     let _server = fixture.serve(&[])?;
     let mut machine = fixture.start()?;
     fixture.fails(&mut machine, &[r"wireboot: .*http://10\.77\.0\.1/linux: "])
+}
+
+/// Whatever is no program is called what it is.
+pub(crate) fn compressed_kernel(lab: &Lab) -> Result<()> {
+    let fixture = Fixture::new(lab)?.by_stick()?;
+    run(Command::new("gzip").arg(fixture.system.directory.join("linux")))?;
+    let _server = fixture.serve(&[])?;
+    fixture
+        .system
+        .configure("title Test system\nlinux linux.gz\n")?;
+    let mut machine = fixture.start()?;
+    fixture.fails(
+        &mut machine,
+        &[r"wireboot: error: http://10\.77\.0\.1/linux\.gz: is compressed with gzip: unpack it"],
+    )
 }
 
 pub(crate) fn configuration_with_errors(lab: &Lab) -> Result<()> {

@@ -141,9 +141,14 @@ const CASES: &[(&str, Case)] = &[
     ("right_checksums", successes::right_checksums),
     ("wrong_checksum", failures::wrong_checksum),
     ("missing_file", failures::missing_file),
+    (
+        "boot_file_that_is_not_text",
+        failures::boot_file_that_is_not_text,
+    ),
     ("no_dhcp_answer", failures::no_dhcp_answer),
     ("server_never_answers", failures::server_never_answers),
     ("truncated_kernel", failures::truncated_kernel),
+    ("compressed_kernel", failures::compressed_kernel),
     (
         "configuration_with_errors",
         failures::configuration_with_errors,

@@ -268,6 +268,28 @@ fn a_plain_offer_waits_half_a_second_and_is_taken() {
 }
 
 #[test]
+fn a_boot_file_that_is_not_text_is_taken_where_nobody_names_another() {
+    for (proxy, expected) in [(None, "w\u{fffd}efi"), (Some("loader.efi"), "loader.efi")] {
+        let (lease, _) = simply(|_, message| {
+            let mut answers = vec![];
+            if chosen(message, SERVER) {
+                let mut reply = lease_reply(SERVER, ADDRESS, message);
+                reply.file = b"w\xe9efi".to_vec();
+                answers.push(from(&reply));
+            }
+            if let Some(proxy) = proxy
+                && message.message_type() == Some(MessageType::Discover)
+            {
+                let proxy = with_file(proxy_reply(message), proxy);
+                answers.push(sent_by(PROXY, &proxy, 0));
+            }
+            answers
+        });
+        assert_eq!(lease.unwrap().boot_file.as_deref(), Some(expected));
+    }
+}
+
+#[test]
 fn a_proxy_adds_its_boot_file() {
     for proxy_delay in [0, 300_000] {
         let (lease, micros) = simply(|_, message| {

@@ -24,7 +24,7 @@ pub struct Lease6 {
     pub dns: Vec<Ipv6Addr>,
     /// Domains to try for names without a dot (option 24).
     pub search: Vec<String>,
-    /// URL of the boot file (option 59).
+    /// URL of the boot file (option 59). U+FFFD stands for what is not text in it: it is none then.
     pub boot_file: Option<String>,
     /// Parameters for the boot file (option 60).
     pub parameters: Vec<String>,
@@ -128,10 +128,11 @@ impl Lease6 {
 
     /// Takes the boot file and all about it, if `options` name one.
     fn set_boot_file(&mut self, options: Options<'_>) {
-        let Some(url) = options.boot_file_url() else {
+        let url = options.boot_file_url().map(ToOwned::to_owned);
+        let Some(url) = url.or_else(|| options.unreadable_boot_file_url()) else {
             return;
         };
-        self.boot_file = Some(url.to_owned());
+        self.boot_file = Some(url);
         let parameters = options.boot_file_parameters().unwrap_or_default();
         self.parameters = parameters.into_iter().map(ToOwned::to_owned).collect();
         self.vendor = options.get(option::VENDOR_OPTIONS).map(<[u8]>::to_vec);

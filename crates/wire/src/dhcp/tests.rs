@@ -279,6 +279,30 @@ fn text_options() {
 }
 
 #[test]
+fn a_boot_file_that_is_not_text_is_told_apart_from_none() {
+    let unreadable = |file: &[u8], options: &[u8]| {
+        let message = Message::parse(&reply(b"", file, options)).unwrap();
+        assert!(message.boot_file().is_none() || message.unreadable_boot_file().is_none());
+        message.unreadable_boot_file()
+    };
+    assert_eq!(unreadable(b"", b""), None);
+    assert_eq!(unreadable(b"a.efi", b""), None);
+    assert_eq!(unreadable(b"a.efi\n", b"").unwrap(), "a.efi\u{fffd}");
+    assert_eq!(unreadable(b"", b"\x43\x02\xe9a").unwrap(), "\u{fffd}a");
+    // Another name that is text is one.
+    assert_eq!(unreadable(b"a.efi", b"\x43\x02\xe9a"), None);
+    // However far behind it lies.
+    let mut message = parsed(b"");
+    message.options = with(BOOT_FILE, &[[b'a'; 300].as_slice(), b"\xff"].concat());
+    assert!(
+        message
+            .unreadable_boot_file()
+            .unwrap()
+            .ends_with('\u{fffd}')
+    );
+}
+
+#[test]
 fn user_class_forms() {
     assert_eq!(with(USER_CLASS, b"wireboot").user_classes(), [b"wireboot"]);
     assert_eq!(

@@ -235,6 +235,11 @@ impl<'a> Options<'a> {
         self.get(BOOT_FILE_URL).and_then(dhcp::name)
     }
 
+    /// A URL of a boot file that is not text (UTF-8 without control characters), with U+FFFD for what is not.
+    pub fn unreadable_boot_file_url(self) -> Option<String> {
+        self.get(BOOT_FILE_URL).and_then(dhcp::unreadable)
+    }
+
     /// Parameters for the boot file, in their order. `None` if they are missing or malformed.
     pub fn boot_file_parameters(self) -> Option<Vec<&'a str>> {
         counted(self.get(BOOT_FILE_PARAMETERS)?)?

@@ -308,6 +308,7 @@ fn options_of_a_wrong_length_are_as_if_they_were_not_there() {
     assert_eq!(options.vendor_options().count(), 0);
     assert_eq!(options.domain_search(), None);
     assert_eq!(options.boot_file_url(), None);
+    assert_eq!(options.unreadable_boot_file_url(), None);
     assert_eq!(options.boot_file_parameters(), None);
     assert_eq!(options.architectures().count(), 0);
     assert_eq!(options.network_interface(), None);

@@ -946,6 +946,16 @@ fn the_firmwares_packets() {
         assert_eq!(lease.vendor.as_deref(), Some(&[0, 0, 1, 87][..]));
         assert_eq!(lease.addresses, [ADDRESS]);
     }
+    // A URL that is not text is one that cannot be had, not none.
+    let latin = Reply {
+        raw: vec![(option::BOOT_FILE_URL, b"http://[fd00::1]/caf\xe9".to_vec())],
+        ..reply()
+    };
+    let lease = Lease6::from_packets(&latin.bytes(1, b"client"), None, None).unwrap();
+    assert_eq!(
+        lease.boot_file.as_deref(),
+        Some("http://[fd00::1]/caf\u{fffd}")
+    );
     // A damaged one is passed over.
     let lease = Lease6::from_packets(&ack, Some(&[2]), Some(&[])).unwrap();
     assert_eq!(lease.boot_file.as_deref(), Some(URL));
