@@ -1,4 +1,7 @@
-//! Documents that must agree with files: each configuration on the deployment page is one that a whole boot runs.
+//! Documents that must agree with files: what they point at is there, and each configuration on the deployment page is one that a whole
+//! boot runs.
+
+mod links;
 
 use crate::shell;
 use anyhow::{Context, Result, bail};
@@ -7,10 +10,11 @@ use std::fs;
 const PAGE: &str = "docs/deploy.md";
 const FILES: &str = "docs/deploy";
 
-/// Fails where a block on the page differs from its file, or a file is not on the page.
+/// Fails where a document points at nothing, a block on the page differs from its file, or a file is not on the page.
 ///
 /// A block belongs to a file by its first fence line: ```` ```conf docs/deploy/dnsmasq.conf ````.
 pub(crate) fn check() -> Result<()> {
+    links::check()?;
     let page = fs::read_to_string(shell::root().join(PAGE))
         .with_context(|| format!("cannot read {PAGE}"))?;
     let blocks = blocks(&page);
