@@ -26,6 +26,7 @@ pub(crate) const SERVERS: &[&str] = &[
     "atftpd",
     "dnsmasq-base",
     "iperf3",
+    "isc-dhcp-server",
     "kea-dhcp4-server",
     "kea-dhcp6-server",
     "nginx-light",
@@ -67,6 +68,7 @@ pub(crate) const COUNTING: &[&str] = &["valgrind"];
 const SERVICES: &[(&str, &str)] = &[
     ("atftpd", "atftpd.service"),
     ("iperf3", "iperf3.service"),
+    ("isc-dhcp-server", "isc-dhcp-server.service"),
     ("kea-dhcp4-server", "kea-dhcp4-server.service"),
     ("kea-dhcp6-server", "kea-dhcp6-server.service"),
     ("nginx-light", "nginx.service"),
