@@ -7,9 +7,9 @@
 //!                                                             v  one send() of up to 64 packets (UDP_SEGMENT)
 //! ```
 
-mod places;
+mod admission;
+pub(crate) mod events;
 mod sender;
-pub(crate) mod told;
 mod transfer;
 
 use std::io;
@@ -28,7 +28,7 @@ use crate::interface::Networks;
 use crate::listen::{Listen, Path, is_transient};
 use crate::stop::Stop;
 
-use places::{Claim, Places, Waiting};
+use admission::{Claim, TransferSlots, Waiting};
 pub(crate) use sender::{Action, Sender, Terms};
 
 /// What the server needs to know.
@@ -79,11 +79,11 @@ impl TftpServer {
     /// When the socket fails for good.
     pub fn run(&self, stop: &Stop) -> io::Result<()> {
         self.socket.set_read_timeout(Some(Stop::CHECK_EVERY))?;
-        let (places, mut waiting) = (Places::default(), Waiting::default());
+        let (slots, mut waiting) = (TransferSlots::default(), Waiting::default());
         let mut buffer = [0; 2048];
         while !stop.is_set() {
-            while let Some((path, request)) = waiting.next(&places, Instant::now()) {
-                self.take(&request, path, &places, &mut waiting, stop);
+            while let Some((path, request)) = waiting.next(&slots, Instant::now()) {
+                self.take(&request, path, &slots, &mut waiting, stop);
             }
             let received = self.config.listen.receive(&self.socket, &mut buffer);
             let (length, path) = match received {
@@ -94,7 +94,7 @@ impl TftpServer {
             let datagram = buffer.get(..length).unwrap_or_default();
             let networks = self.config.networks.as_ref();
             if networks.is_none_or(|networks| networks.contain(path.client.ip())) {
-                self.take(datagram, path, &places, &mut waiting, stop);
+                self.take(datagram, path, &slots, &mut waiting, stop);
             }
         }
         Ok(())
@@ -104,7 +104,7 @@ impl TftpServer {
         &self,
         datagram: &[u8],
         path: Path,
-        places: &Places,
+        slots: &TransferSlots,
         waiting: &mut Waiting,
         stop: &Stop,
     ) {
@@ -130,8 +130,8 @@ impl TftpServer {
         };
         let name = text::shown(request.filename.as_bytes());
         // A request repeated from the same port is for the transfer that already runs.
-        let place = match places.claim(client, Instant::now()) {
-            Claim::Granted(place) => place,
+        let slot = match slots.claim(client, Instant::now()) {
+            Claim::Granted(slot) => slot,
             Claim::Repeated => return,
             Claim::Full => return waiting.push(path, datagram),
         };
@@ -147,7 +147,7 @@ impl TftpServer {
         let events = self.events.clone();
         let spawned = std::thread::Builder::new()
             .name("tftp".to_owned())
-            .spawn(move || job.run(&place));
+            .spawn(move || job.run(&slot));
         if let Err(error) = spawned {
             events.record(
                 Event::now(Kind::TftpError, client.ip())
@@ -433,20 +433,20 @@ mod tests {
         client
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
-        let (places, stop) = (Places::default(), Stop::default());
+        let (slots, stop) = (TransferSlots::default(), Stop::default());
         let path = Path {
             client: client.local_addr().unwrap(),
             local: (Ipv4Addr::LOCALHOST, 0).into(),
         };
         for _ in 0..2 {
             let request = b"\0\x01file\0octet\0timeout\x00255\0";
-            server.take(request, path, &places, &mut Waiting::default(), &stop);
+            server.take(request, path, &slots, &mut Waiting::default(), &stop);
         }
         let mut packet = [0; 2048];
         let (_, transfer) = client.recv_from(&mut packet).unwrap();
         // Each transfer would answer from a port of its own: once the first is over, nothing may be left to come.
         client.send_to(b"\0\x05\0\0enough\0", transfer).unwrap();
-        while matches!(places.claim(path.client, Instant::now()), Claim::Repeated) {
+        while matches!(slots.claim(path.client, Instant::now()), Claim::Repeated) {
             std::thread::sleep(Duration::from_millis(5));
         }
         client.set_nonblocking(true).unwrap();

@@ -11,9 +11,9 @@ use wireboot_wire::tftp::{
     data_header,
 };
 
-use super::places::Place;
+use super::admission::TransferSlot;
 use super::sender::{Action, Sender};
-use super::{acknowledgement, agree, told};
+use super::{acknowledgement, agree, events};
 use crate::content::Content;
 use crate::event::Events;
 use crate::listen::{Path, is_transient, max_payload};
@@ -34,25 +34,25 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the transfer, and tells how it ended.
-    pub(super) fn run(&self, place: &Place) {
+    pub(super) fn run(&self, slot: &TransferSlot) {
         let began = Instant::now();
         let client = self.path.client.ip();
-        let event = match self.transfer(place) {
+        let event = match self.transfer(slot) {
             Ok(sender) => match sender.end() {
-                Some(end) => told::end(end, &sender, client, &self.name, began.elapsed()),
+                Some(end) => events::end(end, &sender, client, &self.name, began.elapsed()),
                 None if self.stop.is_set() => {
-                    told::broken_off(&sender, client, &self.name, began.elapsed())
+                    events::broken_off(&sender, client, &self.name, began.elapsed())
                         .message("the server was stopped")
                 }
-                None => told::broken_off(&sender, client, &self.name, began.elapsed())
-                    .message(told::REVOKED),
+                None => events::broken_off(&sender, client, &self.name, began.elapsed())
+                    .message(events::REVOKED),
             },
-            Err(error) => told::failed(client, &self.name, began.elapsed()).message(error),
+            Err(error) => events::failed(client, &self.name, began.elapsed()).message(error),
         };
         self.events.record(event);
     }
 
-    fn transfer(&self, place: &Place) -> io::Result<Sender> {
+    fn transfer(&self, slot: &TransferSlot) -> io::Result<Sender> {
         let socket = UdpSocket::bind(self.path.local)?;
         socket.connect(self.path.client)?;
         let (terms, granted) = agree(
@@ -66,7 +66,7 @@ impl Job {
         let mut ahead = ReadAhead::default();
         let mut told = false;
         let mut datagram = [0; 2048];
-        while !self.stop.is_set() && !place.is_revoked() {
+        while !self.stop.is_set() && !slot.is_revoked() {
             match sender.next_action(Instant::now()) {
                 Action::SendOptions => {
                     batch.send_one(&acknowledgement(granted))?;
@@ -74,8 +74,11 @@ impl Job {
                 }
                 Action::Send { first, count } => {
                     if !std::mem::replace(&mut told, true) {
-                        self.events
-                            .record(told::start(&terms, self.path.client.ip(), &self.name));
+                        self.events.record(events::start(
+                            &terms,
+                            self.path.client.ip(),
+                            &self.name,
+                        ));
                     }
                     ahead.before(&self.file, sender.offset(first));
                     match batch.send_blocks(&sender, &self.file, first, count) {
@@ -93,7 +96,7 @@ impl Job {
                 sender.receive(datagram.get(..length).unwrap_or_default(), Instant::now());
             }
             if sender.is_answered() {
-                place.answered();
+                slot.acknowledged(sender.acknowledged_bytes(), Instant::now());
             }
         }
         if let Some((code, text)) = sender.farewell() {

@@ -1,4 +1,4 @@
-//! What is told of a transfer.
+//! The events that are recorded of a transfer.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -48,14 +48,15 @@ pub(crate) fn end(
 }
 
 /// Why a transfer is broken off whose place another client was given.
-pub(crate) const REVOKED: &str = "the client did not answer, and others needed its place";
+pub(crate) const REVOKED: &str =
+    "the client did not answer or hardly read on, and others needed its place";
 
-/// It is broken off, for a reason that is still to be told.
+/// It is broken off, for a reason that is still to be added.
 pub(crate) fn broken_off(sender: &Sender, client: IpAddr, name: &str, took: Duration) -> Event {
     failed(client, name, took).bytes(sender.acknowledged_bytes())
 }
 
-/// It has failed, for a reason that is still to be told.
+/// It has failed, for a reason that is still to be added.
 pub(crate) fn failed(client: IpAddr, name: &str, took: Duration) -> Event {
     let event = Event::now(Kind::TftpError, client).file(name);
     event.seconds(took.as_secs_f64())
