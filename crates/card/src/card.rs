@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::header::Header;
 use crate::host_side::{Delivered, Next, ReceiveQueue, TransmitQueue};
 use crate::memory::GuestMemory;
-use crate::placement::{Placement, Settled};
+use crate::placement::{Placement, UnitOutcome};
 use crate::ring::{Lies, Ring, RingFault, RingStart};
 use crate::wire::{Received, Wire};
 use hello::DriverMessage;
@@ -263,7 +263,7 @@ impl<W> Card<W> {
             Queue::Receive => faults.receive = Some(fault),
             Queue::Transmit => faults.transmit = Some(fault),
         }
-        self.settle(faults);
+        self.stop_faulty(faults);
     }
 
     /// Moves what there is, up to a burst in each direction.
@@ -329,7 +329,7 @@ impl<W> Card<W> {
             self.counters.received_chunk_units += chunks.units;
         }
         self.counters.calls += u64::from(turn.call_transmit) + u64::from(turn.call_receive);
-        self.settle(faults);
+        self.stop_faulty(faults);
         let told = core::mem::take(&mut self.faults);
         turn.receive_fault = told.receive;
         turn.transmit_fault = told.transmit;
@@ -370,7 +370,7 @@ impl<W> Card<W> {
                 Err(fault) => faults.receive = Some(fault),
             }
         }
-        armed.work |= self.settle(faults);
+        armed.work |= self.stop_faulty(faults);
         let receive = self.receive.running().map(|queue| &queue.ring);
         let transmit = self.transmit.running().map(|queue| &queue.ring);
         armed.work |= [receive, transmit].into_iter().flatten().any(Ring::keeps);
@@ -383,11 +383,11 @@ impl<W> Card<W> {
         let receive = receive.and_then(|queue| queue.ring.forgo_doorbells(memory).err());
         let transmit = self.transmit.running();
         let transmit = transmit.and_then(|queue| queue.ring.forgo_doorbells(memory).err());
-        self.settle(Faults { receive, transmit });
+        self.stop_faulty(Faults { receive, transmit });
     }
 
     /// Stops the queues that have a fault. True when there is one, which the next turn tells.
-    fn settle(&mut self, faults: Faults) -> bool {
+    fn stop_faulty(&mut self, faults: Faults) -> bool {
         if let Some(fault) = faults.receive {
             self.leave();
             self.agreed.placement.forget();
@@ -431,9 +431,9 @@ fn send<M: GuestMemory>(
                         agreed.placement.forget();
                         counters.hellos += 1;
                     }
-                    Some(DriverMessage::Order(order)) if agreed.placement.order(memory, &order) => {
-                    }
-                    Some(DriverMessage::Order(_)) => counters.placements_refused += 1,
+                    Some(DriverMessage::Request(request))
+                        if agreed.placement.accept(memory, &request) => {}
+                    Some(DriverMessage::Request(_)) => counters.placements_refused += 1,
                     None => counters.send_not_understood += 1,
                 }
             }
@@ -546,10 +546,10 @@ fn deliver<M: GuestMemory>(
     if placement.is_idle() {
         return queue.deliver(memory, header, len);
     }
-    match placement.settle(memory, queue.found(), queue.room_len(), &header, len)? {
-        Settled::Whole => queue.deliver(memory, header, len),
-        Settled::Lost => Ok(Delivered::TooLong),
-        Settled::Noted { len, note } => {
+    match placement.place_unit(memory, queue.found(), queue.room_len(), &header, len)? {
+        UnitOutcome::Whole => queue.deliver(memory, header, len),
+        UnitOutcome::Lost => Ok(Delivered::TooLong),
+        UnitOutcome::Noted { len, note } => {
             if let Note::Placed { len, .. } = note {
                 counters.placed.count(len as usize);
             }

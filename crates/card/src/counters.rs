@@ -45,7 +45,7 @@ pub struct Counters {
     pub received_chunk_units: u64,
     /// Units of which payload went to where the guest wants it, and the bytes of that; [`Self::received`] counts them, too.
     pub placed: Traffic,
-    /// Orders to place payload in memory that the guest does not have, or too much at once.
+    /// Requests to place payload in memory that the guest does not have, or too much at once.
     pub placements_refused: u64,
     /// From the wire, lost because the guest left its queue while they waited for others.
     pub receive_left: u64,

@@ -84,9 +84,9 @@ impl PacedCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// With what the guest has sent, or is to send.
-    pub out: Option<Duration>,
+    pub from_guest: Option<Duration>,
     /// With what comes to the guest, where it has room.
-    pub home: Option<Duration>,
+    pub to_guest: Option<Duration>,
     /// The wire may be asked for more now.
     pub wire: bool,
 }
@@ -148,13 +148,13 @@ impl<W> Paced<W> {
     pub fn due(&self) -> Due {
         let cabled = self.offload.wire();
         let takes = self.takes_from().filter(|from| *from > self.now);
-        let free = cabled.home_free();
+        let free = cabled.free_to_guest();
         let asks_again = free.filter(|from| *from > self.now);
         let held = self.held.map(|held| held.at);
         let earliest = |a: Option<Picos>, b: Option<Picos>| a.into_iter().chain(b).min();
         Due {
-            out: earliest(cabled.out_due(), takes).map(duration),
-            home: earliest(held.or(self.next_on_bus()), asks_again).map(duration),
+            from_guest: earliest(cabled.due_from_guest(), takes).map(duration),
+            to_guest: earliest(held.or(self.next_on_bus()), asks_again).map(duration),
             wire: free.is_some() && asks_again.is_none(),
         }
     }
@@ -164,12 +164,12 @@ impl<W> Paced<W> {
         if self.offload.holds() {
             return Some(self.free);
         }
-        Some(self.offload.wire().home_due()?.max(self.free))
+        Some(self.offload.wire().due_to_guest()?.max(self.free))
     }
 
     /// From when on a unit of the guest's is taken. The bus may be behind by one, so that it need not wait for who looks late.
     fn takes_from(&self) -> Option<Picos> {
-        let line = self.offload.wire().out_free()?;
+        let line = self.offload.wire().free_from_guest()?;
         Some(line.max(self.free.since(self.transfer(LONGEST_UNIT))))
     }
 

@@ -6,7 +6,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use wireboot_wire::card::placement::{Ends, NOTE_LEN, Note, Order, Region};
+use wireboot_wire::card::placement::{Ends, NOTE_LEN, Note, PlacementRequest, Region};
 
 use crate::frame::{Ip, MAX_HEAD, TCP, Version, u16_at, u32_at};
 use crate::header::{DATA_VALID, Header, NEEDS_CSUM};
@@ -50,7 +50,7 @@ struct Connection {
 
 /// What becomes of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum UnitOutcome {
     /// It is in the buffers, as if there were no placement.
     Whole,
     /// Its first `len` bytes are in the buffers. The note belongs behind them.
@@ -172,23 +172,27 @@ impl Placement {
         if self.is_idle() { 0 } else { NOTE_LEN }
     }
 
-    /// All that was ordered is forgotten.
+    /// All that was asked for is forgotten.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes an order of the guest's. False for one that names memory that the guest does not have, or too much: its connection is not placed.
-    pub(crate) fn order<M: GuestMemory>(&mut self, memory: &M, order: &Order) -> bool {
-        match order {
+    /// Takes a request of the guest's. False when it names memory that the guest does not have, or too much: its connection is not placed.
+    pub(crate) fn accept<M: GuestMemory>(
+        &mut self,
+        memory: &M,
+        request: &PlacementRequest,
+    ) -> bool {
+        match request {
             // One that this card has never heard of was lent to another, which was at its place.
-            Order::Leave(ends, id) => {
+            PlacementRequest::Leave(ends, id) => {
                 if let Some(index) = self.find(ends) {
                     self.connections.remove(index);
                 }
                 self.tell(*id);
                 true
             }
-            Order::Fill(ends, region) => self.fill(memory, ends, *region),
+            PlacementRequest::Fill(ends, region) => self.fill(memory, ends, *region),
         }
     }
 
@@ -291,15 +295,16 @@ impl Placement {
         &self.arranged
     }
 
-    /// Sees to a unit that has come to the room that was arranged last. `found` are the guest's buffers, with room for `room` bytes.
-    pub(crate) fn settle<M: GuestMemory>(
+    /// Places the payload of a unit that has come to the room that was arranged last, or leaves the whole unit in the guest's buffers
+    /// (`found`, with room for `room` bytes).
+    pub(crate) fn place_unit<M: GuestMemory>(
         &mut self,
         memory: &M,
         found: &[Span],
         room: usize,
         header: &Header,
         len: usize,
-    ) -> Result<Settled, Unmapped> {
+    ) -> Result<UnitOutcome, Unmapped> {
         let arranged = self.head.take();
         let mut bytes = [0; MAX_HEAD];
         let head = bytes.get_mut(..len.min(MAX_HEAD)).unwrap_or_default();
@@ -329,28 +334,28 @@ impl Placement {
             copy(memory, (&self.target, 0), (found, head), len - head)?;
         }
         let (Some(segment), Some(index)) = (segment, index) else {
-            return Ok(Settled::Whole);
+            return Ok(UnitOutcome::Whole);
         };
-        self.settle_segment(memory, (found, room), header, &segment, index)
+        self.place_segment(memory, (found, room), header, &segment, index)
     }
 
     /// The same for a segment of a connection, all of which is in the guest's buffers.
-    fn settle_segment<M: GuestMemory>(
+    fn place_segment<M: GuestMemory>(
         &mut self,
         memory: &M,
         (found, room): (&[Span], usize),
         header: &Header,
         segment: &Segment,
         index: usize,
-    ) -> Result<Settled, Unmapped> {
+    ) -> Result<UnitOutcome, Unmapped> {
         let Some(connection) = self.connections.get_mut(index) else {
-            return Ok(Settled::Whole);
+            return Ok(UnitOutcome::Whole);
         };
         // How far it begins before the next byte, and ends behind it.
         let before = connection.next.wrapping_sub(segment.sequence) as i32;
         let beyond = i64::try_from(segment.payload).unwrap_or(i64::MAX) - i64::from(before);
         if beyond <= 0 {
-            return Ok(Settled::Whole);
+            return Ok(UnitOutcome::Whole);
         }
         let fits = usize::try_from(beyond).is_ok_and(|beyond| beyond <= connection.room());
         let len = segment.head + segment.payload;
@@ -364,7 +369,7 @@ impl Placement {
             let last = self.remove(index);
             if at + NOTE_LEN > room {
                 last.into_iter().for_each(|id| self.tell(id));
-                return Ok(Settled::Lost);
+                return Ok(UnitOutcome::Lost);
             }
             return Ok(noted(len, last.map(|id| Note::Ended { id })));
         }
@@ -391,8 +396,8 @@ fn may_be_placed(segment: &Segment, header: &Header) -> bool {
     header.flags & (NEEDS_CSUM | DATA_VALID) != 0 && segment.flags & !PSH == ACK
 }
 
-fn noted(len: usize, note: Option<Note>) -> Settled {
-    note.map_or(Settled::Whole, |note| Settled::Noted { len, note })
+fn noted(len: usize, note: Option<Note>) -> UnitOutcome {
+    note.map_or(UnitOutcome::Whole, |note| UnitOutcome::Noted { len, note })
 }
 
 /// Copies `len` bytes from one place in the guest's memory to another, each from its first bytes on.

@@ -94,7 +94,7 @@ impl RingLayout {
 /// How a ring starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingStart {
-    /// Where it lies.
+    /// Where its parts lie in the guest's memory.
     pub layout: RingLayout,
     /// The index of the first buffer to take.
     pub base: u16,

@@ -22,7 +22,7 @@ use wireboot_nic::{Nic, Offload, Receive, Transmit};
 use wireboot_ring::{HeapBlock, PrefixReader, PrefixWriter, prefix};
 
 /// Station address of the scripted hosts.
-pub(crate) const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
+pub(crate) const HOSTS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 /// A simulated second, in microseconds.
 pub(crate) const SECOND: i64 = 1_000_000;
 /// Bytes of a piece of memory.
@@ -117,8 +117,8 @@ impl Datagram {
     }
 }
 
-/// The other end of the link.
-struct Far<'a> {
+/// The hosts at the other end of the link: all of them at one NIC, which answers ARP for them, and UDP by the script.
+struct ScriptedHosts<'a> {
     nic: SimNic,
     hosts: &'a [Ipv4Addr],
     script: &'a mut dyn FnMut(&Datagram) -> Vec<Datagram>,
@@ -126,7 +126,7 @@ struct Far<'a> {
     sent: usize,
 }
 
-impl Far<'_> {
+impl ScriptedHosts<'_> {
     fn poll(&mut self, now: i64) {
         let mut frames = Vec::new();
         self.nic
@@ -174,7 +174,7 @@ impl Far<'_> {
                 }
                 let repr = ArpRepr::EthernetIpv4 {
                     operation: ArpOperation::Reply,
-                    source_hardware_addr: EthernetAddress(FAR_MAC),
+                    source_hardware_addr: EthernetAddress(HOSTS_MAC),
                     source_protocol_addr: target_protocol_addr,
                     target_hardware_addr: source_hardware_addr,
                     target_protocol_addr: source_protocol_addr,
@@ -221,7 +221,7 @@ impl Far<'_> {
 
     fn send(&mut self, at: i64, ethertype: EthernetProtocol, to: EthernetAddress, payload: &[u8]) {
         let repr = EthernetRepr {
-            src_addr: EthernetAddress(FAR_MAC),
+            src_addr: EthernetAddress(HOSTS_MAC),
             dst_addr: to,
             ethertype,
         };
@@ -309,7 +309,7 @@ pub(crate) fn run<T: 'static>(
     let (near, nic) = sim::link(link, link, seed);
     let clock = near.clock();
     let mut engine = Engine::new(near, [seed as u8; 32]);
-    let mut far = Far {
+    let mut others = ScriptedHosts {
         nic,
         hosts,
         script: &mut script,
@@ -328,12 +328,12 @@ pub(crate) fn run<T: 'static>(
         if let Some(value) = result.borrow_mut().take() {
             return (value, now);
         }
-        far.poll(now);
+        others.poll(now);
         assert!(now < 400 * SECOND, "the task does not end");
         let events = [
             engine.nic_mut().next_delivery(),
-            far.nic.next_delivery(),
-            far.waiting.first_key_value().map(|((at, _), _)| *at),
+            others.nic.next_delivery(),
+            others.waiting.first_key_value().map(|((at, _), _)| *at),
         ];
         let next = events.into_iter().flatten().min().unwrap_or(i64::MAX);
         clock.set(next.clamp(now + 1, now + 1000));

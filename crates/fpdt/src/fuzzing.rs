@@ -1,8 +1,8 @@
 //! The body of the fuzz target: what must hold for any bytes. It panics when it does not.
 
 use crate::{
-    attempts, basic_boot, boot_table_address, boot_table_length, module_events, tell_boot,
-    tell_details,
+    attempts, basic_boot, boot_table_address, boot_table_length, module_events, report_boot,
+    report_details,
 };
 use alloc::string::String;
 use wireboot_report::{Checkpoints, Report};
@@ -16,9 +16,9 @@ pub fn fuzz_fpdt(data: &[u8]) {
     let mut points = Checkpoints::default();
     if let Ok(boot) = basic_boot(data) {
         assert!(boot.is_plausible());
-        tell_boot(&boot, &mut points);
+        report_boot(&boot, &mut points);
     }
-    tell_details(data, |_| String::new(), &mut points);
+    report_details(data, |_| String::new(), &mut points);
     let report = Report {
         checkpoints: Some(points),
         ..Report::new()

@@ -23,12 +23,12 @@ extern crate std;
 pub mod fuzzing;
 mod modules;
 #[cfg(feature = "report")]
-mod told;
+mod report;
 mod writer;
 
 pub use modules::{Activity, ModuleEvent, module_events};
 #[cfg(feature = "report")]
-pub use told::{tell_boot, tell_details};
+pub use report::{report_boot, report_details};
 pub use writer::{FPDT_BYTES, MOST_ATTEMPTS, MOST_BYTES, Recording, write_fpdt};
 
 /// Bytes of an ACPI table's header.

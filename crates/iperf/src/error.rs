@@ -31,9 +31,9 @@ pub enum Error {
     /// It says that it failed.
     #[error("the server failed (iperf3's error {code}, errno {errno}); its output says why")]
     Server {
-        /// Of iperf3's list.
+        /// Its number in iperf3's list of errors.
         code: i32,
-        /// Of the server's system.
+        /// The `errno` of the server's system.
         errno: i32,
     },
     /// A state that does not belong there.

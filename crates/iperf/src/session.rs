@@ -62,7 +62,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Behind our cookie.
+    /// What comes behind our cookie, in a test of these streams.
     pub(crate) fn new(streams: Vec<u32>) -> Self {
         Self {
             streams,

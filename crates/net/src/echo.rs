@@ -4,7 +4,7 @@ use crate::checksum;
 use crate::ipv6::header::ICMP;
 use crate::ipv6::icmp;
 use crate::output::headers_len;
-use crate::packet::{ETHERNET_HEADER, PROTOCOL_ICMP, Version, array, put};
+use crate::packet::{ETHERNET_HEADER, IpVersion, PROTOCOL_ICMP, array, put};
 use crate::path_mtu;
 use crate::quote;
 use alloc::collections::VecDeque;
@@ -94,10 +94,14 @@ enum What {
 }
 
 /// Reads a message from `path.0` to `path.1`, whose checksum is right.
-pub(crate) fn parse(version: Version, path: (IpAddr, IpAddr), message: &[u8]) -> Option<EchoNews> {
+pub(crate) fn parse(
+    version: IpVersion,
+    path: (IpAddr, IpAddr),
+    message: &[u8],
+) -> Option<EchoNews> {
     let reply = match version {
-        Version::V4 => REPLY_V4,
-        Version::V6 => REPLY_V6,
+        IpVersion::V4 => REPLY_V4,
+        IpVersion::V6 => REPLY_V6,
     };
     let [kind, code, _, _, a, b, c, d] = array::<HEADER>(message, 0)?;
     if (kind, code) == (reply, 0) {
@@ -110,10 +114,10 @@ pub(crate) fn parse(version: Version, path: (IpAddr, IpAddr), message: &[u8]) ->
         });
     }
     let quoted = quote::packet(version, message.get(HEADER..)?)?;
-    let mtu = path_mtu::told(version, message, quoted.len)?;
+    let mtu = path_mtu::reported_mtu(version, message, quoted.len)?;
     let request = match version {
-        Version::V4 => (PROTOCOL_ICMP, REQUEST_V4),
-        Version::V6 => (ICMP, REQUEST_V6),
+        IpVersion::V4 => (PROTOCOL_ICMP, REQUEST_V4),
+        IpVersion::V6 => (ICMP, REQUEST_V6),
     };
     let [kind, _, _, _, a, b, ..] = array::<HEADER>(quoted.transport, 0)?;
     let ours = (quoted.protocol, kind) == request && quoted.local == path.1;
@@ -168,8 +172,14 @@ mod tests {
             rest in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let (version, path): (_, (IpAddr, IpAddr)) = match v6 {
-                true => (Version::V6, (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::UNSPECIFIED.into())),
-                false => (Version::V4, (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::UNSPECIFIED.into())),
+                true => (
+                    IpVersion::V6,
+                    (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::UNSPECIFIED.into()),
+                ),
+                false => (
+                    IpVersion::V4,
+                    (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::UNSPECIFIED.into()),
+                ),
             };
             let message = [&[kind, code], &rest[..]].concat();
             let is_reply = (kind, code) == (if v6 { REPLY_V6 } else { REPLY_V4 }, 0);

@@ -5,7 +5,7 @@ use crate::datagrams::DatagramSink;
 use crate::echo;
 use crate::interface::Delivery;
 use crate::packet::{
-    self, Arp, ETHERNET_HEADER, Ends, Ip, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, Version,
+    self, Arp, ETHERNET_HEADER, Ends, Ip, IpVersion, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp,
 };
 use crate::parts::Parts;
 use crate::path_mtu::TooBig;
@@ -197,8 +197,8 @@ impl Ingress<'_> {
     #[inline(never)]
     fn any(&mut self, frame: &Frame<'_>) {
         match packet::parse(frame, &self.properties.mac) {
-            Some(Received::V4(ip)) => self.packet(frame, Version::V4, &ip),
-            Some(Received::V6(ip)) => self.packet(frame, Version::V6, &ip),
+            Some(Received::V4(ip)) => self.packet(frame, IpVersion::V4, &ip),
+            Some(Received::V6(ip)) => self.packet(frame, IpVersion::V6, &ip),
             Some(Received::Odd(version)) => self.odd(frame, version),
             Some(Received::Arp(arp)) => self.arp(frame, &arp),
             None => self.foreign(frame),
@@ -227,7 +227,7 @@ impl Ingress<'_> {
         self.state.tap.as_ref().is_some_and(Tap::is_up)
     }
 
-    fn packet<'a>(&mut self, frame: &Frame<'a>, version: Version, ip: &Ip<'a>) {
+    fn packet<'a>(&mut self, frame: &Frame<'a>, version: IpVersion, ip: &Ip<'a>) {
         match ip.protocol {
             PROTOCOL_TCP => {
                 if let Some(tcp) = packet::tcp(frame, ip)
@@ -325,7 +325,7 @@ impl Ingress<'_> {
 
     /// A packet of neither TCP nor UDP, or one in fragments or with options: looked at in one piece.
     #[cold]
-    fn odd(&mut self, frame: &Frame<'_>, version: Version) {
+    fn odd(&mut self, frame: &Frame<'_>, version: IpVersion) {
         if self.state.team.give_leader(frame) {
             return;
         }
@@ -336,8 +336,8 @@ impl Ingress<'_> {
         let unicast = Parts::new(frame.parts).first() == Some(self.properties.mac);
         let interface = &mut self.state.interface;
         let delivery = match version {
-            Version::V4 => interface.ipv4(packet, unicast, self.now),
-            Version::V6 => interface.ipv6(packet, unicast, self.now),
+            IpVersion::V4 => interface.ipv4(packet, unicast, self.now),
+            IpVersion::V6 => interface.ipv6(packet, unicast, self.now),
         };
         match delivery {
             None => {}

@@ -39,14 +39,14 @@ const DELAY_1: Duration = Duration::from_secs(10);
 const OLDER: Duration = Duration::from_secs(260);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum IgmpVersion {
     One,
     Two,
     Three,
 }
 
 struct Query {
-    version: Version,
+    version: IgmpVersion,
     group: Ipv4Addr,
     delay: Duration,
 }
@@ -78,9 +78,9 @@ impl Igmp {
         let Some(query) = query(packet) else { return };
         let until = Some(now + OLDER);
         match query.version {
-            Version::One => self.one = until,
-            Version::Two => self.two = until,
-            Version::Three => {}
+            IgmpVersion::One => self.one = until,
+            IgmpVersion::Two => self.two = until,
+            IgmpVersion::Three => {}
         }
         if query.group.is_unspecified() || self.groups.has(query.group) {
             self.groups.asked(query.delay, random, now);
@@ -88,12 +88,12 @@ impl Igmp {
     }
 
     /// The oldest version that a querier speaks (RFC 3376, section 7.2.1).
-    fn version(&self, now: Instant) -> Version {
+    fn version(&self, now: Instant) -> IgmpVersion {
         let lasts = |until: Option<Instant>| until.is_some_and(|until| now < until);
         match (lasts(self.one), lasts(self.two)) {
-            (true, _) => Version::One,
-            (_, true) => Version::Two,
-            _ => Version::Three,
+            (true, _) => IgmpVersion::One,
+            (_, true) => IgmpVersion::Two,
+            _ => IgmpVersion::Three,
         }
     }
 
@@ -104,8 +104,8 @@ impl Igmp {
         let older = |&(kind, group): &(u8, Ipv4Addr)| {
             let (to, kind) = match (version, kind == CHANGE_TO_INCLUDE) {
                 // Which has no such message.
-                (Version::One, true) => return None,
-                (Version::One, false) => (group, REPORT_1),
+                (IgmpVersion::One, true) => return None,
+                (IgmpVersion::One, false) => (group, REPORT_1),
                 (_, true) => (ALL_ROUTERS, LEAVE_2),
                 (_, false) => (group, REPORT_2),
             };
@@ -115,7 +115,7 @@ impl Igmp {
         if records.is_empty() {
             return Vec::new();
         }
-        if version != Version::Three {
+        if version != IgmpVersion::Three {
             return records.iter().filter_map(older).collect();
         }
         let mut report = Vec::from([REPORT_3, 0, 0, 0, 0, 0, 0, records.len() as u8]);
@@ -146,16 +146,16 @@ fn query(packet: &[u8]) -> Option<Query> {
     }
     let tenths = |count: u64| Duration::from_millis(count * 100);
     let (version, delay) = match (message.len(), u64::from(code)) {
-        (8, 0) => (Version::One, DELAY_1),
-        (8, code) => (Version::Two, tenths(code)),
-        (12.., code @ ..0x80) => (Version::Three, tenths(code)),
+        (8, 0) => (IgmpVersion::One, DELAY_1),
+        (8, code) => (IgmpVersion::Two, tenths(code)),
+        (12.., code @ ..0x80) => (IgmpVersion::Three, tenths(code)),
         (12.., code) => (
-            Version::Three,
+            IgmpVersion::Three,
             tenths((code & 0xf | 0x10) << ((code >> 4 & 7) + 3)),
         ),
         _ => return None,
     };
-    (version == Version::One || alerts(options)).then_some(Query {
+    (version == IgmpVersion::One || alerts(options)).then_some(Query {
         version,
         group: group.into(),
         delay,

@@ -16,7 +16,7 @@ use crate::ipv6::cache::{Cache, Due, NeighborUpdate};
 use crate::ipv6::multicast_mac;
 use crate::ipv6::source::{Candidate, order};
 use crate::output::{Path, datagram_len, headers_len};
-use crate::packet::{BROADCAST, ETHERNET_HEADER, Version, put};
+use crate::packet::{BROADCAST, ETHERNET_HEADER, IpVersion, put};
 use crate::path_mtu::{self, PathMtus, TooBig};
 use crate::quote::{Quoted, port_unreachable};
 use crate::random::Random;
@@ -416,7 +416,7 @@ fn group_mac(hop: IpAddr) -> Option<MacAddress> {
 /// What an ICMP message to us says of a packet of ours. `path`: where the message came from and went to. `fragmented`: it came in fragments, as no message of
 /// echo that is taken.
 fn icmp_delivery(
-    version: Version,
+    version: IpVersion,
     path: (IpAddr, IpAddr),
     message: &[u8],
     fragmented: bool,

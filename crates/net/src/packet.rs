@@ -75,12 +75,12 @@ pub(crate) enum Received<'a> {
     V4(Ip<'a>),
     V6(Ip<'a>),
     /// Another IP packet, of which only the version was looked at.
-    Odd(Version),
+    Odd(IpVersion),
 }
 
 /// The version of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(crate) enum IpVersion {
     V4,
     V6,
 }
@@ -161,7 +161,7 @@ pub(crate) fn v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The other way.
+/// The address whose [`v6`] has these bits.
 #[inline(always)]
 fn address(bits: u128) -> IpAddr {
     if is_mapped(bits) {
@@ -223,7 +223,7 @@ fn ipv4(frame_len: usize, packet: &[u8], unicast: bool) -> Option<Received<'_>> 
     let (header, head) = packet.split_first_chunk::<IPV4_HEADER>()?;
     // Options and fragments are rare enough to take the long way.
     if header[0] != 0x45 || be16(header, 6)? & 0x3fff != 0 {
-        return Some(Received::Odd(Version::V4));
+        return Some(Received::Odd(IpVersion::V4));
     }
     let ip = Ip {
         source: mapped(be32(header, 12)?),

@@ -4,7 +4,7 @@
 //! flight at the quoted sequence number; see [`crate::quote`].
 
 use crate::ipv6::icmp::MIN_MTU;
-use crate::packet::{Version, array};
+use crate::packet::{IpVersion, array};
 use crate::quote::{Quoted, read};
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -30,18 +30,18 @@ pub(crate) struct TooBig {
 }
 
 /// Reads Packet Too Big (ICMPv6) or Fragmentation Needed (ICMPv4), whose checksum is right.
-pub(crate) fn parse(version: Version, message: &[u8]) -> Option<TooBig> {
+pub(crate) fn parse(version: IpVersion, message: &[u8]) -> Option<TooBig> {
     let quoted = read(version, message.get(8..)?)?;
-    let mtu = told(version, message, quoted.len)?;
+    let mtu = reported_mtu(version, message, quoted.len)?;
     Some(TooBig { quoted, mtu })
 }
 
 /// What such a message about a packet of `len` bytes says: at least what every path carries, and less than `len`.
-pub(crate) fn told(version: Version, message: &[u8], len: usize) -> Option<u16> {
+pub(crate) fn reported_mtu(version: IpVersion, message: &[u8], len: usize) -> Option<u16> {
     let [kind, code, _, _, mtu @ ..] = array::<8>(message, 0)?;
     let mtu = u32::from_be_bytes(mtu);
     let (expected, mtu) = match version {
-        Version::V4 => {
+        IpVersion::V4 => {
             let mtu = match mtu & 0xffff {
                 0 => PLATEAUS.into_iter().find(|mtu| usize::from(*mtu) < len)?,
                 mtu => (mtu as u16).max(MIN_MTU_V4),
@@ -49,7 +49,7 @@ pub(crate) fn told(version: Version, message: &[u8], len: usize) -> Option<u16> 
             ((3, 4), mtu)
         }
         // Nobody needs to send less than every link carries (RFC 8201, section 4).
-        Version::V6 => (
+        IpVersion::V6 => (
             (2, 0),
             u16::try_from(mtu).ok().filter(|mtu| *mtu >= MIN_MTU)?,
         ),
@@ -98,7 +98,7 @@ mod tests {
     use crate::quote::tests::{HOST4, HOST6, about, sent};
     use proptest::prelude::*;
 
-    fn says(version: Version, kind: u8, code: u8, mtu: u32, len: u16) -> Option<u16> {
+    fn says(version: IpVersion, kind: u8, code: u8, mtu: u32, len: u16) -> Option<u16> {
         let message = about(kind, code, mtu, &sent(version, PROTOCOL_TCP, len));
         let got = parse(version, &message)?;
         assert_eq!(
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn packet_too_big() {
-        let says = |kind, code, mtu| says(Version::V6, kind, code, mtu, 1500);
+        let says = |kind, code, mtu| says(IpVersion::V6, kind, code, mtu, 1500);
         assert_eq!(says(2, 0, 1400), Some(1400));
         assert_eq!(says(2, 0, 1280), Some(1280));
         assert_eq!(says(2, 0, 1279), None);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn fragmentation_needed() {
-        let says = |kind, code, mtu, len| says(Version::V4, kind, code, mtu, len);
+        let says = |kind, code, mtu, len| says(IpVersion::V4, kind, code, mtu, len);
         assert_eq!(says(3, 4, 1400, 1500), Some(1400));
         assert_eq!(says(3, 4, 100, 1500), Some(576));
         assert_eq!(says(3, 4, 1500, 1500), None);
@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>, value: u32, len in 40..u16::MAX) {
-            for (version, kind, code) in [(Version::V4, 3, 4), (Version::V6, 2, 0)] {
+            for (version, kind, code) in [(IpVersion::V4, 3, 4), (IpVersion::V6, 2, 0)] {
                 parse(version, &bytes);
                 let message = about(kind, code, value, &sent(version, PROTOCOL_UDP, len));
                 if let Some(got) = parse(version, &message) {

@@ -4,7 +4,7 @@
 //! quoted sequence number is of data in flight (RFC 5927).
 
 use crate::ipv6::{icmp, is_unicast};
-use crate::packet::{IPV6_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Version, array, be16, be32, be128};
+use crate::packet::{IPV6_HEADER, IpVersion, PROTOCOL_TCP, PROTOCOL_UDP, array, be16, be32, be128};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The start of a segment or datagram that we sent, as somebody says. Packets of ours have no extension headers.
@@ -31,10 +31,10 @@ pub(crate) struct QuotedPacket<'a> {
 }
 
 /// Reads the start of an IP packet.
-pub(crate) fn packet(version: Version, bytes: &[u8]) -> Option<QuotedPacket<'_>> {
+pub(crate) fn packet(version: IpVersion, bytes: &[u8]) -> Option<QuotedPacket<'_>> {
     let first = *bytes.first()?;
     match version {
-        Version::V4 => {
+        IpVersion::V4 => {
             let header_len = usize::from(first & 0xf) * 4;
             let fragment = be16(bytes, 6)? & 0x1fff;
             let local = Ipv4Addr::from(be32(bytes, 12)?);
@@ -50,7 +50,7 @@ pub(crate) fn packet(version: Version, bytes: &[u8]) -> Option<QuotedPacket<'_>>
                 transport: bytes.get(header_len..)?,
             })
         }
-        Version::V6 => {
+        IpVersion::V6 => {
             let local = Ipv6Addr::from(be128(bytes, 8)?);
             let remote = Ipv6Addr::from(be128(bytes, 24)?);
             if first >> 4 != 6 || !is_unicast(remote) {
@@ -68,7 +68,7 @@ pub(crate) fn packet(version: Version, bytes: &[u8]) -> Option<QuotedPacket<'_>>
 }
 
 /// Reads the start of an IP packet with a segment or datagram.
-pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
+pub(crate) fn read(version: IpVersion, bytes: &[u8]) -> Option<Quoted> {
     let packet = packet(version, bytes)?;
     let [a, b, c, d, sequence @ ..] = array::<8>(packet.transport, 0)?;
     let sequence = match packet.protocol {
@@ -86,10 +86,10 @@ pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Quoted> {
 
 /// The datagram that came to nobody, when that is what `message` (its checksum is right) says. The caller believes only the host
 /// that was meant (`remote`): what routers say is often passing.
-pub(crate) fn port_unreachable(version: Version, message: &[u8]) -> Option<Quoted> {
+pub(crate) fn port_unreachable(version: IpVersion, message: &[u8]) -> Option<Quoted> {
     let unreachable = match version {
-        Version::V4 => (3, 3),
-        Version::V6 => (icmp::DESTINATION_UNREACHABLE, 4),
+        IpVersion::V4 => (3, 3),
+        IpVersion::V6 => (icmp::DESTINATION_UNREACHABLE, 4),
     };
     let [kind, code, ..] = array::<8>(message, 0)?;
     let quoted = read(version, message.get(8..)?)?;

@@ -276,6 +276,22 @@ impl<T: Transmit> Transmit for &mut T {
 }
 
 /// One network interface, owned by one processor at a time.
+///
+/// ```
+/// use wireboot_nic::{Fault, Nic, Offload, Receive, Transmit};
+///
+/// /// Sends each frame of a burst back as it is. Returns how many have come; those for which the ring has no room are lost.
+/// fn echo(nic: &mut impl Nic) -> Result<usize, Fault> {
+///     let (mut receive, mut transmit) = nic.split();
+///     let come = receive.burst(64, |frame| {
+///         // The frame is on loan until this closure returns, the memory to fill until the inner one does.
+///         let bytes = frame.parts.concat();
+///         let _ = transmit.send(bytes.len(), Offload::None, &mut |memory| memory.copy_from_slice(&bytes));
+///     })?;
+///     transmit.flush()?;
+///     Ok(come)
+/// }
+/// ```
 pub trait Nic {
     /// The receive half, on loan.
     type Rx<'a>: Receive

@@ -158,7 +158,7 @@ struct VirtioModelState {
     patience: Option<u32>,
     /// What was sent so.
     sent: Vec<Sent>,
-    /// By queue.
+    /// How often the driver has rung each queue's doorbell.
     doorbells: Vec<usize>,
     resets: usize,
     memory: Memory,

@@ -10,7 +10,7 @@ pub use wireboot_wire::card::placement::Ends;
 pub trait LentMemory: Send {
     /// Where the device finds the first byte; the others follow.
     fn device_address(&self) -> u64;
-    /// Bytes of it.
+    /// Size in bytes.
     fn len(&self) -> usize;
     /// True where there are none.
     fn is_empty(&self) -> bool {

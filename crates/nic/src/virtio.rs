@@ -15,11 +15,11 @@
 //! checked, and the first lie ends its use with [`Fault::Misbehaved`]. All memory that it can reach lives
 //! until it has confirmed a reset.
 
-#[cfg(loom)]
-pub mod by_loom;
 mod control;
 mod device;
 mod hello;
+#[cfg(loom)]
+pub mod loom_queue;
 mod pair;
 mod placed;
 mod queue;
@@ -49,7 +49,7 @@ use shape::Shape;
 pub use transmit::VirtioTransmit;
 use transport::{Transport, status};
 use wireboot_wire::card::hello::Hello;
-use wireboot_wire::card::placement::{Ends, Order, Region};
+use wireboot_wire::card::placement::{Ends, PlacementRequest, Region};
 
 /// Feature bits (virtio 1.2, sections 5.1.3 and 6).
 pub(crate) mod feature {
@@ -285,12 +285,12 @@ impl<P: PciFunction> VirtioNet<P> {
         Ok(tx.flush()?)
     }
 
-    /// Sends an order to the card itself. The device hears of it with the next frame.
-    fn order(&mut self, order: &Order) -> Result<(), SendError> {
-        let order = order.emit(self.queues.properties.mac);
+    /// Sends a request to the card itself. The device hears of it with the next frame.
+    fn send_request(&mut self, request: &PlacementRequest) -> Result<(), SendError> {
+        let request = request.emit(self.queues.properties.mac);
         let (_, mut tx) = self.queues.split(self.device.user());
-        tx.send(order.len(), Offload::None, &mut |frame| {
-            frame.copy_from_slice(&order);
+        tx.send(request.len(), Offload::None, &mut |frame| {
+            frame.copy_from_slice(&request);
         })
     }
 
@@ -447,7 +447,7 @@ impl<P: PciFunction> Placer for VirtioNet<P> {
             address: memory.device_address(),
             len: u32::try_from(memory.len()).map_err(|_| SendError::TooLong)?,
         };
-        self.order(&Order::Fill(*ends, region))?;
+        self.send_request(&PlacementRequest::Fill(*ends, region))?;
         self.queues.rx.placed.lend(ends, memory);
         Ok(())
     }
@@ -458,7 +458,7 @@ impl<P: PciFunction> Placer for VirtioNet<P> {
 
     fn leave(&mut self, ends: &Ends) -> Result<(), SendError> {
         match self.queues.rx.placed.last_of(ends) {
-            Some(last) => self.order(&Order::Leave(*ends, last)),
+            Some(last) => self.send_request(&PlacementRequest::Leave(*ends, last)),
             None => Ok(()),
         }
     }

@@ -110,7 +110,7 @@ pub struct IpConfig {
 /// What a caller has set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change {
-    /// To be signalled.
+    /// Callers' events that are to be signalled for it.
     pub events: Vec<Event>,
     /// The interface has other settings now.
     pub changed: bool,

@@ -74,7 +74,7 @@ pub enum DownloadState {
     Asked,
     /// Bytes have come, and more are to.
     Coming,
-    /// It is there.
+    /// All bytes have come.
     Whole,
     /// The server sent an error.
     Refused {
@@ -96,7 +96,7 @@ pub struct NearEnd<L, F: Files> {
     sessions: Vec<Session<F::File>>,
     /// Requests that went to the wire after they had been looked into, with who sent them: their repetitions go there too.
     passed: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// For the loader.
+    /// That wait for the loader.
     frames: Frames,
     next_port: u16,
     /// Longest frame that the loader takes, in bytes.

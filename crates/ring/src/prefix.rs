@@ -343,7 +343,7 @@ unsafe impl Block for HeapBlock {
 // SAFETY: the value owns its bytes.
 unsafe impl Send for HeapBlock {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use alloc::vec;
@@ -352,7 +352,6 @@ mod tests {
         vec![0; len].into()
     }
 
-    #[cfg(not(loom))]
     #[test]
     fn committed_bytes_are_read_and_not_written() {
         let (mut writer, reader) = prefix(block(10));
@@ -375,7 +374,6 @@ mod tests {
         assert_eq!(reader.committed(0).len(), 10);
     }
 
-    #[cfg(not(loom))]
     #[test]
     fn only_a_block_without_bytes_is_empty() {
         for len in [0, 1, 2] {
@@ -386,7 +384,6 @@ mod tests {
         }
     }
 
-    #[cfg(not(loom))]
     #[test]
     fn what_is_lent_is_the_borrowers_until_it_is_back() {
         let (mut writer, reader) = prefix(block(20));
@@ -425,7 +422,6 @@ mod tests {
         assert_eq!(last.rest(0), [0; 4]);
     }
 
-    #[cfg(not(loom))]
     #[test]
     fn pieces_are_filled_and_read_one_after_the_other() {
         let (mut writer, reader) = prefix(HeapBlock::in_pieces(&[0; 21], 7));
@@ -455,21 +451,16 @@ mod tests {
         assert!(writer.rest_mut(17).is_empty());
     }
 
-    fn fill(writer: &mut PrefixWriter<HeapBlock>, step: usize) {
-        for at in (0..writer.len()).step_by(step) {
-            let room = writer.rest_mut(at);
-            let len = step.min(room.len());
-            room[..len].fill(at as u8 + 1);
-            writer.commit(at + len);
-        }
-    }
-
-    #[cfg(not(loom))]
     #[test]
     fn a_thread_sees_only_what_is_there() {
         extern crate std;
         let (mut writer, reader) = prefix(block(200));
-        let thread = std::thread::spawn(move || fill(&mut writer, 1));
+        let thread = std::thread::spawn(move || {
+            for at in 0..writer.len() {
+                writer.rest_mut(at)[0] = at as u8 + 1;
+                writer.commit(at + 1);
+            }
+        });
         let mut seen = 0;
         while seen < 200 && !thread.is_finished() {
             let bytes = reader.committed(0);
@@ -480,65 +471,7 @@ mod tests {
         thread.join().unwrap();
         assert_eq!(reader.committed(0).len(), 200);
     }
-
-    #[cfg(loom)]
-    #[test]
-    fn in_every_order_only_what_is_there_is_seen() {
-        loom::model(|| {
-            let (mut writer, reader) = prefix(block(4));
-            let thread = loom::thread::spawn(move || fill(&mut writer, 2));
-            for _ in 0..2 {
-                let bytes = reader.committed(0);
-                let want: &[u8] = &[1, 1, 3, 3];
-                assert!(bytes.len() % 2 == 0 && want.starts_with(bytes));
-            }
-            thread.join().unwrap();
-        });
-    }
-
-    #[cfg(loom)]
-    #[test]
-    fn a_lent_range_is_seen_whole_once_it_is_back() {
-        use loom::cell::UnsafeCell;
-        struct Cell(UnsafeCell<u8>);
-        // SAFETY: the test touches it only where the block's own rules let it touch the range.
-        unsafe impl Sync for Cell {}
-        // SAFETY: as above.
-        unsafe impl Send for Cell {}
-        loom::model(|| {
-            let (mut writer, reader) = prefix(block(4));
-            // Stands for the range's bytes, whose accesses through slices loom does not see.
-            let cell = Arc::new(Cell(UnsafeCell::new(0)));
-            let mut part = writer.lend(2..4).unwrap();
-            let theirs = cell.clone();
-            let borrower = loom::thread::spawn(move || {
-                part.rest_mut(0).fill(7);
-                // SAFETY: the part is held.
-                theirs.0.with_mut(|byte| unsafe { *byte = 7 });
-                drop(part);
-            });
-            let seen = cell.clone();
-            let checker = loom::thread::spawn(move || {
-                let bytes = reader.committed(0);
-                if bytes.len() > 2 {
-                    assert_eq!(bytes, [1, 1, 7, 7]);
-                    // SAFETY: committed, so nobody writes it any more.
-                    seen.0.with(|byte| assert_eq!(unsafe { *byte }, 7));
-                }
-            });
-            writer.rest_mut(0)[..2].fill(1);
-            for _ in 0..2 {
-                writer.commit(4);
-                if writer.rest_mut(2).len() == 2 || writer.rest(0).len() == 4 {
-                    // SAFETY: the range is back, and read only from now on.
-                    cell.0.with(|byte| assert_eq!(unsafe { *byte }, 7));
-                    assert_eq!(writer.rest(0), [1, 1, 7, 7]);
-                }
-            }
-            borrower.join().unwrap();
-            writer.commit(4);
-            assert_eq!(writer.rest(0), [1, 1, 7, 7]);
-            checker.join().unwrap();
-        });
-    }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, Error, State};
 use crate::options::Options;
-use crate::receiver::Placement;
+use crate::receiver::PayloadRange;
 use crate::segment::{Flags, Segment, reset};
 use crate::sequence::{after, at_or_after};
 use crate::time::Instant;
@@ -10,12 +10,17 @@ use crate::time::Instant;
 impl Connection {
     /// Takes a segment of this connection, whose checksum was verified. `room`: bytes from RCV.NXT on that the caller can store.
     ///
-    /// Where a [`Placement`] is returned the caller must copy that part of the payload. Nothing has changed when the segment was
+    /// Where a [`PayloadRange`] is returned the caller must copy that part of the payload. Nothing has changed when the segment was
     /// not acceptable, but for an answer that [`Self::transmit`] may have.
     #[inline]
-    pub fn receive(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        segment: &Segment<'_>,
+        room: u32,
+    ) -> Option<PayloadRange> {
         if segment.len <= room as usize && self.receive_next(now, segment) {
-            return Some(Placement {
+            return Some(PayloadRange {
                 skip: 0,
                 len: segment.len,
                 at: 0,
@@ -67,7 +72,7 @@ impl Connection {
     }
 
     #[cold]
-    fn arrives(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
+    fn arrives(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<PayloadRange> {
         match self.state {
             State::Closed => {
                 self.reply = self.reply.or(crate::segment::closed(segment));
@@ -126,7 +131,7 @@ impl Connection {
     }
 
     /// Section 3.10.7.4.
-    fn other(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<Placement> {
+    fn other(&mut self, now: Instant, segment: &Segment<'_>, room: u32) -> Option<PayloadRange> {
         let Segment { seq, flags, .. } = *segment;
         // First and second, the sequence number of a RST (RFC 5961, section 3.2): its own place counts, not that of its text.
         if flags.contains(Flags::RST) {
@@ -163,7 +168,7 @@ impl Connection {
         }
         self.heard(now);
         // Seventh, the text, and the place of a FIN.
-        let placement = match self.state {
+        let range = match self.state {
             State::Established | State::FinWait1 | State::FinWait2 => {
                 self.receive.text(segment, room, now)
             }
@@ -173,7 +178,7 @@ impl Connection {
         if self.receive.finish() {
             self.peer_has_ended(now);
         }
-        placement
+        range
     }
 
     /// A segment outside of the window.

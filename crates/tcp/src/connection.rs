@@ -57,7 +57,7 @@ pub struct Connection {
     pub(crate) error: Option<Error>,
     /// A SYN must leave (again).
     pub(crate) syn_due: bool,
-    /// The window that our SYN told.
+    /// The window that our SYN advertised.
     pub(crate) syn_window: u16,
     /// A reset that must leave.
     pub(crate) reply: Option<Reply>,
@@ -164,7 +164,7 @@ impl Connection {
         self.receive.rcv_nxt
     }
 
-    /// RCV.WND: bytes from RCV.NXT on that the peer has been told it may send.
+    /// RCV.WND: the window that was advertised, in bytes from RCV.NXT on.
     #[must_use]
     pub fn rcv_wnd(&self) -> u32 {
         self.receive.window.size(self.receive.rcv_nxt)

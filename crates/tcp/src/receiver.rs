@@ -14,9 +14,9 @@ const ACK_DELAY: Duration = Duration::from_micros(100);
 /// Most equal acknowledgements in a row for segments behind a gap: a sender without SACK counts three.
 const MOST_DUPLICATES: u32 = 64;
 
-/// Where payload of a segment belongs. The caller must copy it.
+/// A part of a segment's payload, and where it belongs. The caller must copy it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
+pub struct PayloadRange {
     /// First byte of the payload that is new.
     pub skip: usize,
     /// Bytes to copy.
@@ -44,12 +44,12 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Behind a SYN with the sequence number `irs`, when `told` bytes of window were told before.
-    pub(crate) fn new(irs: u32, told: u16, now: Instant) -> Self {
+    /// Behind a SYN with the sequence number `irs`, when `advertised` bytes of window were advertised before.
+    pub(crate) fn new(irs: u32, advertised: u16, now: Instant) -> Self {
         let rcv_nxt = irs.wrapping_add(1);
         Self {
             rcv_nxt,
-            window: Window::new(rcv_nxt, told),
+            window: Window::new(rcv_nxt, advertised),
             out_of_order: Ranges::default(),
             fin: None,
             pending: 0,
@@ -97,35 +97,35 @@ impl Receiver {
         segment: &Segment<'_>,
         room: u32,
         now: Instant,
-    ) -> Option<Placement> {
+    ) -> Option<PayloadRange> {
         let end = segment.seq.wrapping_add(segment.len as u32);
         let window = self.window.size(self.rcv_nxt).min(room);
         let edge = self.rcv_nxt.wrapping_add(window);
         let edge = self.fin.map_or(edge, |fin| earlier(fin, edge));
         let start = later(segment.seq, self.rcv_nxt);
         let stop = earlier(end, edge);
-        let placement = if after(stop, start) {
+        let range = if after(stop, start) {
             self.place(segment.seq, start, stop, now)
         } else {
             None
         };
         let fin = segment.flags.contains(Flags::FIN);
         // A FIN behind the window or before bytes that have come is none.
-        let told = self.out_of_order.end().is_none_or(|last| !after(last, end));
-        if fin && self.fin.is_none() && told && at_or_after(end, self.rcv_nxt) && after(edge, end) {
+        let last = self.out_of_order.end().is_none_or(|held| !after(held, end));
+        if fin && self.fin.is_none() && last && at_or_after(end, self.rcv_nxt) && after(edge, end) {
             self.fin = Some(end);
         }
         if segment.len > 0 || fin {
             // What fills or leaves a gap, and what has come before, is answered at once (RFC 5681, section 4.2).
-            let in_order = placement.is_some_and(|p| p.at == 0 && p.advance as usize == p.len);
+            let in_order = range.is_some_and(|r| r.at == 0 && r.advance as usize == r.len);
             if !in_order || !self.out_of_order.is_empty() || fin {
                 self.urgent = (self.urgent + 1).min(MOST_DUPLICATES);
             }
         }
-        placement
+        range
     }
 
-    fn place(&mut self, seq: u32, start: u32, stop: u32, now: Instant) -> Option<Placement> {
+    fn place(&mut self, seq: u32, start: u32, stop: u32, now: Instant) -> Option<PayloadRange> {
         let before = self.rcv_nxt;
         let (start, stop) = if start == before {
             (start, stop)
@@ -142,7 +142,7 @@ impl Receiver {
         if advance > 0 {
             self.took(advance, now);
         }
-        Some(Placement {
+        Some(PayloadRange {
             skip: start.wrapping_sub(seq) as usize,
             len: stop.wrapping_sub(start) as usize,
             at: start.wrapping_sub(before),
@@ -160,8 +160,8 @@ impl Receiver {
         done
     }
 
-    /// Whether an acknowledgement must leave now, even if it tells of no more than a window that may grow to `limit` bytes. It is
-    /// not told of less than `worth` bytes more.
+    /// Whether an acknowledgement must leave now, even if it has no more news than a window that may grow to `limit` bytes. Less than
+    /// `worth` bytes more are not advertised.
     pub(crate) fn due(&self, limit: u32, worth: u32, now: Instant) -> bool {
         if self.urgent > 0 {
             return true;
@@ -177,12 +177,12 @@ impl Receiver {
             && size < worth.max(limit / 4)
     }
 
-    /// The peer was told that it may send nothing.
+    /// The peer may send nothing: the advertised window is 0.
     fn is_closed(&self) -> bool {
         self.window.field(self.rcv_nxt) == 0
     }
 
-    /// Equal acknowledgements tell of a gap: with a new window they would not be equal. But a peer that was told of none fills no gap.
+    /// Equal acknowledgements mean a gap: with a new window they would not be equal. But a peer whose window is closed fills no gap.
     fn may_open(&self) -> bool {
         self.out_of_order.is_empty() || self.is_closed()
     }
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// A peer that was told of a part of a unit was told of nothing, and fills no gap.
+    /// Of a part of a unit nothing is advertised, and the peer fills no gap.
     #[test]
     fn a_gap_keeps_a_window_as_it_is_unless_that_is_closed() {
         for behind in [712, 812, 912] {
@@ -274,14 +274,14 @@ mod tests {
             let gap = text(1000 + behind as u32 + rest / 2, 40, Flags::ACK);
             assert!(receive.text(&gap, 9000, NOW).is_some());
             assert!(!receive.out_of_order.is_empty());
-            // 312 bytes are told as one unit, 212 and 112 as none.
+            // 312 bytes are advertised as one unit, 212 and 112 as none.
             let closed = rest < 256;
-            // While nothing is free, nothing is told.
+            // While nothing is free, nothing is advertised.
             receive.acknowledge(0, WORTH);
             receive.urgent = 0;
             assert_eq!(receive.due(4096, WORTH, NOW), closed, "{behind}");
-            let told = receive.acknowledge(4096, WORTH);
-            assert_eq!(told > 1, closed, "{behind}: {told}");
+            let advertised = receive.acknowledge(4096, WORTH);
+            assert_eq!(advertised > 1, closed, "{behind}: {advertised}");
             let probed = text(1000 + behind as u32, 1, Flags::ACK);
             assert!(receive.text(&probed, 9000, NOW).is_some());
             assert_eq!(receive.acknowledge(4096, WORTH) > 1, closed, "{behind}");
@@ -337,8 +337,8 @@ mod tests {
     fn what_lies_behind_a_gap_is_not_written_again() {
         let mut receive = opened(64 << 10);
         let mut take = |seq, len| {
-            let placement = receive.text(&text(seq, len, Flags::ACK), u32::MAX, NOW);
-            placement.map(|place| (place.skip, place.len, place.at, place.advance))
+            let range = receive.text(&text(seq, len, Flags::ACK), u32::MAX, NOW);
+            range.map(|r| (r.skip, r.len, r.at, r.advance))
         };
         assert_eq!(take(1200, 100), Some((0, 100, 200, 0)));
         assert_eq!(take(1150, 200), Some((0, 50, 150, 0)));
@@ -379,7 +379,7 @@ mod tests {
 
     /// RFC 9293, section 3.8.6.2.2.
     #[test]
-    fn a_window_that_opens_is_told_when_it_was_nearly_closed() {
+    fn a_window_that_opens_is_advertised_when_it_was_nearly_closed() {
         for (size, limit, due) in [
             (0, 1023, false),
             (0, 1024, true),
@@ -406,8 +406,8 @@ mod tests {
         ] {
             let mut receive = opened(size);
             receive.urgent = urgent;
-            let told = receive.acknowledge(limit, worth);
-            assert_eq!(told, field, "{size} {urgent} {limit} {worth}");
+            let advertised = receive.acknowledge(limit, worth);
+            assert_eq!(advertised, field, "{size} {urgent} {limit} {worth}");
             assert_eq!(receive.urgent, 0);
         }
     }

@@ -99,8 +99,8 @@ impl Sender {
 
     /// Learns what the peer's SYN says.
     pub(crate) fn synchronized(&mut self, seq: u32, wnd: u16, options: &Options) {
-        let told = options.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
-        self.mss = self.mss.min(told);
+        let advertised = options.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
+        self.mss = self.mss.min(advertised);
         self.congestion = Congestion::new(self.mss);
         self.scale = options.window_scale.unwrap_or(0);
         self.sack = options.sack_permitted;
@@ -263,8 +263,8 @@ impl Sender {
             Some(recovery) if recovery.timeout => recovery.point,
             Some(recovery) => {
                 let first = self.snd_una.wrapping_add(mss);
-                let told = self.sacked.lost_before(mss).unwrap_or(first);
-                earlier(later(first, told), recovery.point)
+                let lost = self.sacked.lost_before(mss).unwrap_or(first);
+                earlier(later(first, lost), recovery.point)
             }
         }
     }
@@ -328,7 +328,7 @@ impl Sender {
         self.again(now).or_else(|| self.anew(unit, now))
     }
 
-    /// What was lost.
+    /// The next piece of what was lost, if it may leave now.
     fn again(&mut self, now: Instant) -> Option<Piece> {
         self.recovery?;
         let from = later(self.high_rxt, self.snd_una);

@@ -14,8 +14,8 @@ const KEEP_ALIVES: u32 = 5;
 /// What limits a segment that leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Largest receive window to tell, in bytes: RCV.BUFF, or less where more could not be taken. Where memory ends, as with the
-    /// last bytes of a file, no more than `room`: of a window that could be larger less than a segment is not told.
+    /// Largest receive window to advertise, in bytes: RCV.BUFF, or less where more could not be taken. Where memory ends, as with the
+    /// last bytes of a file, no more than `room`: of a window that could be larger less than a segment is not advertised.
     pub window: u32,
     /// Bytes from RCV.NXT on that can be stored now.
     pub room: u32,
@@ -112,7 +112,7 @@ impl Connection {
             if received {
                 self.receive
                     .window
-                    .tell(self.receive.rcv_nxt, self.syn_window);
+                    .advertise(self.receive.rcv_nxt, self.syn_window);
             }
         } else {
             self.send.timer.resent(now);

@@ -1,4 +1,4 @@
-//! The receive window as it was told (RFC 9293, section 3.8.6; scaled by RFC 7323).
+//! The receive window as it was advertised (RFC 9293, section 3.8.6; scaled by RFC 7323).
 
 use crate::sequence::{after, ahead};
 
@@ -16,11 +16,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window of which a SYN told.
-    pub(crate) fn new(rcv_nxt: u32, told: u16) -> Self {
+    /// The window that a SYN advertised.
+    pub(crate) fn new(rcv_nxt: u32, advertised: u16) -> Self {
         Self {
             scale: WINDOW_SCALE,
-            edge: rcv_nxt.wrapping_add(told.into()),
+            edge: rcv_nxt.wrapping_add(advertised.into()),
         }
     }
 
@@ -44,8 +44,8 @@ impl Window {
         }
     }
 
-    /// Tells of `window` bytes in a SYN, which does not scale.
-    pub(crate) fn tell(&mut self, rcv_nxt: u32, window: u16) {
+    /// Advertises `window` bytes in a SYN, which does not scale.
+    pub(crate) fn advertise(&mut self, rcv_nxt: u32, window: u16) {
         self.edge = rcv_nxt.wrapping_add(window.into());
     }
 

@@ -107,15 +107,15 @@ const LINK: u64 = 5_000_000;
 /// When the options are not understood, or there is no card, address or sender.
 pub(crate) fn run(text: &str, origin: &Origin, clock: Clock) -> Result<(), Error> {
     let options = Options::parse(text)?;
-    let mut bench = Bench::open(&options, origin, clock)?;
+    let mut run = LadderRun::open(&options, origin, clock)?;
     for round in 1..=options.rounds {
         log::info!("round {round} of {}", options.rounds);
-        bench.round();
+        run.round();
     }
-    for line in bench.ladder.table() {
+    for line in run.ladder.table() {
         console::line(&line);
     }
-    let json = bench.ladder.json(clock.hertz());
+    let json = run.ladder.json(clock.hertz());
     if !console::serial_line(&format!("ladder: {json}")) {
         log::warn!("no serial port takes the figures");
     }
@@ -131,7 +131,8 @@ fn network(card: &Card, processors: Option<u32>, clock: Clock) -> Result<Network
     Network::open(card, LINK, &settings, clock)
 }
 
-struct Bench<'o> {
+/// The rungs of one `ladder` command: what they are measured with, and what was found.
+struct LadderRun<'o> {
     options: &'o Options,
     origin: &'o Origin,
     clock: Clock,
@@ -148,7 +149,7 @@ struct Bench<'o> {
     record: Option<Record>,
 }
 
-impl<'o> Bench<'o> {
+impl<'o> LadderRun<'o> {
     /// Finds the interface and an address.
     fn open(options: &'o Options, origin: &'o Origin, clock: Clock) -> Result<Self, Error> {
         let cards = card::all(origin, Some(NicDriver::Native))?;
@@ -328,23 +329,22 @@ impl<'o> Bench<'o> {
             (Kind::Receive, Size::Full),
             (Kind::ReceiveSmall, Size::Small),
         ] {
-            self.rung(kind, name, |bench| bench.frames.receive(wire, size, None));
+            self.rung(kind, name, |run| run.frames.receive(wire, size, None));
         }
         for (kind, size) in [
             (Kind::Transmit, Size::Full),
             (Kind::TransmitSmall, Size::Small),
         ] {
-            self.rung(kind, name, |bench| bench.frames.transmit(wire, size));
+            self.rung(kind, name, |run| run.frames.transmit(wire, size));
         }
     }
 
     /// Full frames, each payload copied to memory.
     fn copied(&mut self, name: &str, wire: &mut impl Wire) {
-        self.rung(Kind::Receive, name, |bench| {
+        self.rung(Kind::Receive, name, |run| {
             let buffer = memory::download_buffer(MEMORY);
             let (mut memory, _) = buffer.map_err(refused("memory to copy to"))?;
-            bench
-                .frames
+            run.frames
                 .receive(wire, Size::Full, Some(memory.rest_mut(0)))
         });
     }
@@ -408,15 +408,15 @@ impl<'o> Bench<'o> {
             log::warn!("SNP, engine on an AP: {error}");
         }
         self.packet_service();
-        self.rung(Kind::Receive, "firmware's TFTP (PXE)", |bench| {
-            bench.by_base_code(Whose::Firmwares, &bench.options.small)
+        self.rung(Kind::Receive, "firmware's TFTP (PXE)", |run| {
+            run.by_base_code(Whose::Firmwares, &run.options.small)
         });
         if self.server.is_ipv6() {
             // Its addresses of IPv6 are not ours to order.
             return;
         }
-        self.rung(Kind::Receive, "firmware's HTTP", |bench| {
-            bench.by_http_protocol(Whose::Firmwares, &bench.options.small)
+        self.rung(Kind::Receive, "firmware's HTTP", |run| {
+            run.by_http_protocol(Whose::Firmwares, &run.options.small)
         });
     }
 
@@ -454,25 +454,23 @@ impl<'o> Bench<'o> {
 
     /// Frames by the firmware's packet service, of both sizes, and how many receive them, too.
     fn managed(&mut self, name: &str) {
-        self.rung(Kind::Receive, name, |bench| {
+        self.rung(Kind::Receive, name, |run| {
             let what = "MNP on this interface";
-            let receivers = receivers(&bench.interface).map_err(refused(what))?;
+            let receivers = receivers(&run.interface).map_err(refused(what))?;
             let receivers = Some(receivers.len());
-            let ethertype = frame::ethertype(bench.server);
-            let mnp = Mnp::open(&bench.interface, ethertype).map_err(refused(what))?;
+            let ethertype = frame::ethertype(run.server);
+            let mnp = Mnp::open(&run.interface, ethertype).map_err(refused(what))?;
             #[cfg(feature = "faults")]
             if receivers == Some(0) {
                 faults::reach(faults::Place::Ladder);
             }
-            let mut managed = Managed {
-                mnp,
-                mac: bench.mac,
-            };
-            let full = bench.frames.receive(&mut managed, Size::Full, None)?;
-            let small = bench.frames.receive(&mut managed, Size::Small, None);
+            let mac = run.mac;
+            let mut managed = Managed { mnp, mac };
+            let full = run.frames.receive(&mut managed, Size::Full, None)?;
+            let small = run.frames.receive(&mut managed, Size::Small, None);
             let small = small.map(|small| Sample { receivers, ..small });
-            let small = bench.with_work_share(small);
-            bench.ladder.add(Kind::ReceiveSmall, name, small);
+            let small = run.with_work_share(small);
+            run.ladder.add(Kind::ReceiveSmall, name, small);
             Ok(Sample { receivers, ..full })
         });
     }
@@ -509,9 +507,9 @@ impl<'o> Bench<'o> {
         let mut fetcher = Fetcher::new(network);
         fetcher.configure(self.leases.clone())?;
         for (scheme, name) in wanted {
-            self.rung(Kind::Receive, name, |bench| {
-                let url = bench.url(scheme, &bench.options.file)?;
-                files::boot(&mut fetcher, &url, bench.clock)
+            self.rung(Kind::Receive, name, |run| {
+                let url = run.url(scheme, &run.options.file)?;
+                files::boot(&mut fetcher, &url, run.clock)
             });
         }
         Ok(())
@@ -570,17 +568,17 @@ impl<'o> Bench<'o> {
 
     /// What the BSP has left for other things while an AP receives.
     fn work(&mut self, fetcher: &mut Fetcher) {
-        self.rung(Kind::Work, "nothing else", |bench| {
-            let micros = u64::from(bench.options.millis) * 1000;
-            Ok(work::alone(micros, bench.clock))
+        self.rung(Kind::Work, "nothing else", |run| {
+            let micros = u64::from(run.options.millis) * 1000;
+            Ok(work::alone(micros, run.clock))
         });
         for (scheme, name) in [
             ("tftp", "beside wireboot TFTP"),
             ("http", "beside wireboot HTTP"),
         ] {
-            self.rung(Kind::Work, name, |bench| {
-                let url = bench.url(scheme, &bench.options.large)?;
-                work::beside(fetcher, &url, bench.clock)
+            self.rung(Kind::Work, name, |run| {
+                let url = run.url(scheme, &run.options.large)?;
+                work::beside(fetcher, &url, run.clock)
             });
         }
     }

@@ -62,9 +62,9 @@ fn connect(handle: Handle) {
 
 /// Has the firmware's drivers take a handle again when this is dropped. What is open for us alone has to be closed before, as they would be
 /// refused.
-struct ConnectOnDrop(Handle);
+struct ConnectHandleOnDrop(Handle);
 
-impl Drop for ConnectOnDrop {
+impl Drop for ConnectHandleOnDrop {
     fn drop(&mut self) {
         connect(self.0);
     }
@@ -74,12 +74,12 @@ impl Drop for ConnectOnDrop {
 struct Exclusive<P: Protocol> {
     // Dropped in this order.
     protocol: ScopedProtocol<P>,
-    handle: ConnectOnDrop,
+    handle: ConnectHandleOnDrop,
 }
 
 impl<P: ProtocolPointer> Exclusive<P> {
     fn open(handle: Handle) -> uefi::Result<Self> {
-        let handle = ConnectOnDrop(handle);
+        let handle = ConnectHandleOnDrop(handle);
         Ok(Self {
             protocol: open_alone(handle.0)?,
             handle,

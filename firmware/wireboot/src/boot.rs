@@ -7,7 +7,7 @@ use crate::loader;
 use crate::network::{IdleNic, Network};
 use crate::origin::Origin;
 use crate::plan::{Kind, Plan};
-use crate::settings::{LoaderNetwork, Settings};
+use crate::settings::{NetworkOwner, Settings};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
@@ -82,7 +82,7 @@ struct Program {
 }
 
 /// The device path of a file that was fetched, for a program that goes on over that network.
-pub fn path(network: &Network, origin: &Origin, url: &Url, over: LoaderNetwork) -> Option<PathBuf> {
+pub fn path(network: &Network, origin: &Origin, url: &Url, over: NetworkOwner) -> Option<PathBuf> {
     let leases = network.leases();
     let by_http_alone = origin.http && url.scheme() == Scheme::Http;
     let v4 = leases.v4.as_ref();
@@ -103,7 +103,7 @@ pub fn path(network: &Network, origin: &Origin, url: &Url, over: LoaderNetwork) 
     // The handle that the firmware's PXE boots from is the one where loaders look for its packets, and the
     // longest path that leads to a handle decides which handle a loader is told.
     // A loader that goes on by HTTP over ours reads its addresses from the path, which in that of PXE are not.
-    let by_http = over == LoaderNetwork::Wireboot && url.scheme() == Scheme::Http;
+    let by_http = over == NetworkOwner::Wireboot && url.scheme() == Scheme::Http;
     let cached = origin.cached.as_ref().filter(|_| !by_http);
     let interface = cached.map_or(network.interface(), |cached| cached.path());
     PathBuf::fetched(interface, network.mac(), ip, url.as_str())
@@ -158,7 +158,7 @@ fn linux(
     account: &Account,
 ) -> Result<Infallible, Error> {
     let clock = network.clock;
-    let path = path(&network, origin, &program.url, LoaderNetwork::Firmware);
+    let path = path(&network, origin, &program.url, NetworkOwner::Firmware);
     let arguments = program.options.clone();
     let refused = |what, error: wireboot_platform::Error| Error::Firmware {
         what,
@@ -204,16 +204,16 @@ fn efi(
 ) -> Result<Infallible, Error> {
     let clock = network.clock;
     let mut over = settings.network.unwrap_or_default();
-    if over == LoaderNetwork::Wireboot
+    if over == NetworkOwner::Wireboot
         && let Err(reason) = network.can_stay()
     {
         log::info!("{reason}, so the firmware's network goes on");
-        over = LoaderNetwork::Firmware;
+        over = NetworkOwner::Firmware;
     }
     let path_over = |over| path(&network, origin, &program.url, over);
-    let (firmwares_path, ours) = (path_over(LoaderNetwork::Firmware), path_over(over));
+    let (firmwares_path, ours) = (path_over(NetworkOwner::Firmware), path_over(over));
     let resident = match (over, &ours) {
-        (LoaderNetwork::Wireboot, Some(path)) => {
+        (NetworkOwner::Wireboot, Some(path)) => {
             let near_end = settings.near_end.unwrap_or(true);
             let offered = loader::offer(network, origin, &program.url, path, near_end);
             offered

@@ -2,7 +2,7 @@
 //! (application processors).
 
 mod ap_task;
-mod placement;
+mod location;
 
 use crate::card::{self, AnyNic, Card, NativeNic, Taken};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 pub use ap_task::ApStats;
 pub(crate) use ap_task::instant;
-use placement::{LostTasks, Placement, Started};
+use location::{EngineLocation, LostTasks, Started};
 use wireboot_fetch::{Command, Event, Floor, Leases};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Fault, Nic};
@@ -41,7 +41,7 @@ const KEYS: u64 = 100_000;
 /// frames leave, stops the device and gives it back to the firmware.
 pub struct Network {
     /// Before the claim, so that the device's memory goes first.
-    placement: Placement,
+    location: EngineLocation,
     /// `None` where the firmware's driver drives the interface.
     claim: Option<Claim>,
     vlan: Option<VlanId>,
@@ -147,17 +147,19 @@ impl Network {
         let aps = match nic {
             // The BSP would be no freer: it has to look after the driver.
             AnyNic::Firmware(_) if !aps.is_empty() && settings.processors.is_none() => {
-                log::info!("the network runs on the BSP, as the firmware's driver does");
+                log::info!(
+                    "the network runs on the BSP (bootstrap processor), as the firmware's driver does"
+                );
                 Vec::new()
             }
             _ => aps,
         };
         let Started {
-            placement,
+            location,
             commands,
             events,
-        } = Placement::start(nic, settings.vlan, clock, aps);
-        let engines = placement.ap_stats().len();
+        } = EngineLocation::start(nic, settings.vlan, clock, aps);
+        let engines = location.ap_stats().len();
         if let Some(wanted) = settings.processors
             && (1..wanted as usize).contains(&engines)
         {
@@ -166,7 +168,7 @@ impl Network {
             );
         }
         let mut network = Self {
-            placement,
+            location,
             claim,
             vlan: settings.vlan,
             floor: settings.floor,
@@ -208,7 +210,7 @@ impl Network {
 
     /// Gives way on the card's handle, for protocols of ours, where the firmware's driver drives it.
     pub fn lend(&mut self) -> Option<Lent> {
-        self.placement.firmware_nic()?.lend()
+        self.location.firmware_nic()?.lend()
     }
 
     /// The interface's Ethernet address.
@@ -255,13 +257,13 @@ impl Network {
     /// that it had.
     pub fn turn(&mut self) -> Result<(), Error> {
         let now = self.clock.micros();
-        match &mut self.placement {
+        match &mut self.location {
             // No pause in an idle turn: a translator, and a hypervisor where several follow one another, gives the
             // processor away at it, and takes its time to give it back.
-            Placement::Local(service) => {
+            EngineLocation::Local(service) => {
                 service.poll(instant(self.clock))?;
             }
-            Placement::Remote(tasks) => {
+            EngineLocation::Remote(tasks) => {
                 tasks.turn();
                 console::write_ap_log();
                 if tasks.is_over() {
@@ -272,24 +274,26 @@ impl Network {
                     });
                 }
                 if let Some((number, reason)) = tasks.loss(now) {
-                    log::warn!("processor {number} is lost ({reason}); going on with the BSP");
+                    log::warn!(
+                        "processor {number} is lost ({reason}); going on with the BSP (bootstrap processor)"
+                    );
                     self.restart_service()?;
                     return Err(Error::Processor);
                 }
             }
-            Placement::Stopped => return Err(Error::Nothing),
+            EngineLocation::Stopped => return Err(Error::Nothing),
         }
         Ok(())
     }
 
     /// Whether APs run the network, and the BSP has no part in it.
     pub fn is_remote(&self) -> bool {
-        matches!(&self.placement, Placement::Remote(tasks) if !tasks.needs_turns())
+        matches!(&self.location, EngineLocation::Remote(tasks) if !tasks.needs_turns())
     }
 
     /// What has been done on each of the APs, by their numbers.
     pub fn ap_stats(&self) -> Vec<(usize, ApStats)> {
-        self.placement.ap_stats()
+        self.location.ap_stats()
     }
 
     /// How long the BSP has waited for ticks since the start, in microseconds.
@@ -343,9 +347,9 @@ impl Network {
     /// Boot services end: stops the service and the device. Neither memory nor anything else of the firmware's is touched; what was
     /// allocated stays so. May be called again.
     pub fn halt(&mut self) {
-        let nic = match core::mem::replace(&mut self.placement, Placement::Stopped) {
-            Placement::Local(service) => Some(service.into_nic().into_nic()),
-            Placement::Remote(tasks) => match tasks.end(self.clock) {
+        let nic = match core::mem::replace(&mut self.location, EngineLocation::Stopped) {
+            EngineLocation::Local(service) => Some(service.into_nic().into_nic()),
+            EngineLocation::Remote(tasks) => match tasks.end(self.clock) {
                 Ok((nic, _)) => Some(nic),
                 Err(lost) => {
                     // Nothing is freed here, and what runs on must not find its memory in other hands.
@@ -354,7 +358,7 @@ impl Network {
                     None
                 }
             },
-            Placement::Stopped => None,
+            EngineLocation::Stopped => None,
         };
         if let Some(mut nic) = nic {
             nic.stop();
@@ -375,7 +379,7 @@ impl Network {
 
     /// Others get the card: the service ends, and the device is stopped, for good.
     pub fn let_go(&mut self) {
-        let runs = !matches!(self.placement, Placement::Stopped);
+        let runs = !matches!(self.location, EngineLocation::Stopped);
         match self.end() {
             Some(mut ended) => ended.nic.stop(),
             None if runs => {
@@ -392,19 +396,19 @@ impl Network {
 
     /// Ends the service, and the APs' part in it.
     fn end(&mut self) -> Option<Ended> {
-        let ended = match core::mem::replace(&mut self.placement, Placement::Stopped) {
-            Placement::Local(service) => Some(Ended {
-                nic: placement::drained(*service, self.clock),
+        let ended = match core::mem::replace(&mut self.location, EngineLocation::Stopped) {
+            EngineLocation::Local(service) => Some(Ended {
+                nic: location::drained(*service, self.clock),
                 fault: None,
             }),
-            Placement::Remote(tasks) => match tasks.end(self.clock) {
+            EngineLocation::Remote(tasks) => match tasks.end(self.clock) {
                 Ok((nic, fault)) => Some(Ended { nic, fault }),
                 Err(lost) => Some(Ended {
                     nic: self.recover(lost).ok()?,
                     fault: None,
                 }),
             },
-            Placement::Stopped => None,
+            EngineLocation::Stopped => None,
         };
         console::write_ap_log();
         memory::collect();
@@ -413,17 +417,18 @@ impl Network {
 
     /// After a processor was lost: a new service, on the BSP. What the old one had stays allocated.
     fn restart_service(&mut self) -> Result<(), Error> {
-        let Placement::Remote(tasks) = core::mem::replace(&mut self.placement, Placement::Stopped)
+        let EngineLocation::Remote(tasks) =
+            core::mem::replace(&mut self.location, EngineLocation::Stopped)
         else {
             return Err(Error::Nothing);
         };
         let nic = self.recover(tasks.abandon())?;
         let Started {
-            placement,
+            location,
             commands,
             events,
-        } = Placement::start(nic, self.vlan, self.clock, Vec::new());
-        (self.placement, self.commands, self.events) = (placement, commands, events);
+        } = EngineLocation::start(nic, self.vlan, self.clock, Vec::new());
+        (self.location, self.commands, self.events) = (location, commands, events);
         // Without a tap, which was lost with the old one.
         self.link_up = true;
         let leases = self.leases.clone().commands();
@@ -487,7 +492,7 @@ fn kill(processors: Vec<Processor>) -> Result<(), Error> {
 /// say, else one. More than one pay only where each has a core of its own, which a virtual machine cannot tell.
 fn choose_aps(wanted: Option<u32>) -> (Vec<Processor>, usize) {
     if wanted == Some(0) {
-        log::info!("the network runs on the BSP, as the settings say");
+        log::info!("the network runs on the BSP (bootstrap processor), as the settings say");
         return (Vec::new(), 1);
     }
     match processors::aps() {
@@ -497,7 +502,7 @@ fn choose_aps(wanted: Option<u32>) -> (Vec<Processor>, usize) {
             (aps, engines)
         }
         Err(reason) => {
-            log::info!("the network runs on the BSP: {reason}");
+            log::info!("the network runs on the BSP (bootstrap processor): {reason}");
             (Vec::new(), 1)
         }
     }

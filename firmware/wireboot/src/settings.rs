@@ -32,7 +32,7 @@ pub struct Settings {
     /// How long a server is waited for that files have come from.
     pub patience: Duration,
     /// Whose network an EFI program finds; ours where it can be, if this does not say.
-    pub network: Option<LoaderNetwork>,
+    pub network: Option<NetworkOwner>,
     /// Over ours: what such a program reads by a TFTP of its own comes from memory, unless this says otherwise.
     pub near_end: Option<bool>,
     /// Where the report of a boot goes; nowhere, if this does not say.
@@ -41,7 +41,7 @@ pub struct Settings {
 
 /// Whose network an EFI program finds that is started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LoaderNetwork {
+pub enum NetworkOwner {
     /// The firmware's, which gets the card back before.
     Firmware,
     /// Ours, where our own driver drives the card: it stays while the program runs.
@@ -187,8 +187,8 @@ impl Settings {
             }
             "network" => {
                 self.network = match value {
-                    "firmware" => Some(LoaderNetwork::Firmware),
-                    "wireboot" => Some(LoaderNetwork::Wireboot),
+                    "firmware" => Some(NetworkOwner::Firmware),
+                    "wireboot" => Some(NetworkOwner::Wireboot),
                     _ => return Err(Refusal::Takes("firmware or wireboot")),
                 };
             }
@@ -286,7 +286,7 @@ mod tests {
             matches!(near_end("near-end=2 x.efi"), Err(Error::Setting(word)) if word == "near-end=2")
         );
         let network = |name| by_options(name).map(|settings| settings.network);
-        use LoaderNetwork::{Firmware, Wireboot};
+        use NetworkOwner::{Firmware, Wireboot};
         assert!(matches!(network("http://a/b network=wireboot"), Ok(None)));
         assert!(matches!(
             network("network=wireboot http://a/b"),
@@ -330,7 +330,7 @@ mod tests {
                 ..Floor::default()
             },
             patience: Duration::from_secs(60),
-            network: Some(LoaderNetwork::Wireboot),
+            network: Some(NetworkOwner::Wireboot),
             near_end: Some(false),
             report: Url::parse("http://a/r").ok(),
         };
@@ -349,7 +349,7 @@ mod tests {
                 ..Floor::default()
             },
             patience: Duration::from_secs(9),
-            network: Some(LoaderNetwork::Firmware),
+            network: Some(NetworkOwner::Firmware),
             near_end: Some(true),
             report: Url::parse("http://b/r").ok(),
         };
@@ -366,7 +366,7 @@ mod tests {
             settings.complete("a", &served.settings).unwrap();
             settings
         };
-        use LoaderNetwork::{Firmware, Wireboot};
+        use NetworkOwner::{Firmware, Wireboot};
         let all = completed(&[], "");
         assert_eq!((all.network, all.near_end), (Some(Wireboot), Some(false)));
         assert_eq!(all.vlan, None);

@@ -90,18 +90,18 @@ impl DataPath {
             MaybePaced::Unpaced(offload) => (offload.wire(), None, room),
             MaybePaced::Paced(paced) => {
                 let due = paced.due();
-                let home = due.home.filter(|_| room);
-                let first = due.out.into_iter().chain(home).min();
+                let to_guest = due.to_guest.filter(|_| room);
+                let first = due.from_guest.into_iter().chain(to_guest).min();
                 (paced.wire(), first, room && due.wire)
             }
         };
         let wire = filter.wire();
-        let home = [filter.home_due(), wire.due()].into_iter().flatten().min();
-        let home = home.filter(|_| asks);
-        let all = [due, filter.out_due(), home].into_iter().flatten();
+        let to_guest = [filter.due_to_guest(), wire.due()];
+        let to_guest = to_guest.into_iter().flatten().min().filter(|_| asks);
+        let all = [due, filter.due_from_guest(), to_guest];
         Wake {
             descriptor: wire.descriptor().filter(|_| asks),
-            due: all.min(),
+            due: all.into_iter().flatten().min(),
         }
     }
 }

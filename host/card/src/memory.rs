@@ -24,7 +24,7 @@ pub(crate) const MAX_SPANS: usize = 64;
 pub(crate) struct Place {
     /// The guest physical address of its first byte.
     pub guest: u64,
-    /// Bytes.
+    /// Its size in bytes.
     pub len: u64,
     /// Its first byte in the file.
     pub offset: u64,

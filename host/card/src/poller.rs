@@ -117,7 +117,7 @@ impl Poller {
         self.offloads
     }
 
-    /// For commands.
+    /// By which others give the thread commands.
     pub(crate) fn handle(&self) -> Handle {
         self.handle.clone()
     }

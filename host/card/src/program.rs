@@ -69,7 +69,7 @@ pub(crate) struct Map {
 /// A program that was verified.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// By hook.
+    /// The code at each [`Hook`]; none where the program has nothing there.
     pub hooks: [Option<Code>; 2],
     pub maps: Vec<Map>,
 }

@@ -118,7 +118,7 @@ struct ProgramDocument {
     no_room: u64,
     failed: u64,
     forgotten: u64,
-    /// By name.
+    /// The values of each of the program's maps, by its name.
     maps: BTreeMap<String, Vec<u64>>,
 }
 

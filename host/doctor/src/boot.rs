@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use wireboot_fpdt::{
-    BasicBoot, LONGEST_TABLE, basic_boot, boot_table_address, boot_table_length, tell_boot,
-    tell_details,
+    BasicBoot, LONGEST_TABLE, basic_boot, boot_table_address, boot_table_length, report_boot,
+    report_details,
 };
 use wireboot_report::{Checkpoints, Report};
 use wireboot_wire::load_option::{LoadOption, NetworkBoot};
@@ -50,7 +50,7 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
     let mut points = Checkpoints::default();
     let table = boot_table(root);
     match performance(root, &table) {
-        Ok(boot) => tell_boot(&boot, &mut points),
+        Ok(boot) => report_boot(&boot, &mut points),
         Err(error) => points
             .missing
             .push(format!("the firmware's times: {error:#}")),
@@ -70,7 +70,7 @@ pub(crate) fn examine(root: &Path) -> Result<Report> {
         points.missing.push(format!("the boot options: {error:#}"));
     }
     if let Ok(table) = &table {
-        tell_details(table, |number| option_name(&variables, number), &mut points);
+        report_details(table, |number| option_name(&variables, number), &mut points);
     }
     let told_by_wireboot = wireboot(&variables).unwrap_or_else(|error| {
         points.missing.push(format!("wireboot's report: {error:#}"));

@@ -496,7 +496,7 @@ pub(crate) struct PhaseRow {
 }
 
 impl PhaseRow {
-    /// What it was.
+    /// The phase in words.
     pub(crate) fn text(&self) -> String {
         let Phase { kind, what, .. } = &self.phase;
         let name = kind_name(*kind);

@@ -197,7 +197,7 @@ pub(crate) fn text(out: &mut String, trace: &Trace, wrapped: impl Fn(&str) -> St
     }
 }
 
-/// For the page.
+/// Adds the trace to the report's page.
 pub(crate) fn html(out: &mut String, trace: &Trace) {
     let (words, shown) = words(trace);
     out.push_str("<h2>What the firmware called</h2>\n");

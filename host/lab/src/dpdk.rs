@@ -67,7 +67,7 @@ impl Testpmd {
         Ok(testpmd)
     }
 
-    /// Whether it does.
+    /// Sees that it still runs.
     ///
     /// # Errors
     /// When it has ended, with what it said.

@@ -171,7 +171,7 @@ impl Debugger {
     }
 }
 
-/// One of them.
+/// One of the registers, which the stub gives in hexadecimal.
 fn register(registers: &str, number: usize) -> Result<u64> {
     let digits = registers
         .get(number * 16..number * 16 + 16)

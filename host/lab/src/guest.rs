@@ -37,7 +37,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds it.
+    /// Finds the kernel in the packages that were fetched.
     ///
     /// # Errors
     /// When it is not there.

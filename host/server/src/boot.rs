@@ -25,9 +25,9 @@ pub(crate) struct Client<'a> {
     pub has_ipxe_options: bool,
 }
 
-/// Where clients find files: what stands before a file's name.
+/// Where clients find files: the URL that stands before a file's name.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct FileUrls {
     /// wireboot.conf.
     pub configuration: String,
     /// `http://SERVER/`, if there is an HTTP server.
@@ -54,24 +54,25 @@ struct Firmware {
     /// Client system architectures (IANA, "Processor Architecture Types"), by PXE and by HTTP Boot.
     pxe: &'static [u16],
     http: &'static [u16],
-    programs: &'static [Program],
+    programs: &'static [BootProgram],
 }
 
-struct Program {
+/// A program that firmware may boot.
+struct BootProgram {
     name: &'static str,
     /// It is iPXE, which asks again and must not be given itself.
     is_ipxe: bool,
 }
 
-const fn program(name: &'static str) -> Program {
-    Program {
+const fn program(name: &'static str) -> BootProgram {
+    BootProgram {
         name,
         is_ipxe: false,
     }
 }
 
-const fn ipxe(name: &'static str) -> Program {
-    Program {
+const fn ipxe(name: &'static str) -> BootProgram {
+    BootProgram {
         name,
         is_ipxe: true,
     }
@@ -124,17 +125,17 @@ impl Client<'_> {
     fn boots(
         &self,
         software: ClientSoftware,
-        places: Places,
+        urls: FileUrls,
         directory: &Directory,
         goes_round: bool,
     ) -> Boot {
         let holds = |name: &str| directory.find(name).is_ok();
         let by_http = self.vendor_class.starts_with("HTTPClient");
         if software == ClientSoftware::Wireboot {
-            return Boot::File(places.configuration);
+            return Boot::File(urls.configuration);
         }
         if software == ClientSoftware::Ipxe && holds(IPXE_SCRIPT) {
-            return Boot::File(places.url + IPXE_SCRIPT);
+            return Boot::File(urls.url + IPXE_SCRIPT);
         }
         let is = |firmware: &&Firmware| {
             let known = if by_http { firmware.http } else { firmware.pxe };
@@ -149,11 +150,11 @@ impl Client<'_> {
             ClientSoftware::Ipxe => "iPXE on ",
             _ => "",
         };
-        let (place, protocol, option) = match by_http {
-            true => (places.http, "HTTP", "--no-http"),
-            false => (places.tftp, "TFTP", "--no-tftp"),
+        let (prefix, protocol, option) = match by_http {
+            true => (urls.http, "HTTP", "--no-http"),
+            false => (urls.tftp, "TFTP", "--no-tftp"),
         };
-        let Some(place) = place else {
+        let Some(prefix) = prefix else {
             return Boot::Unserved(format!(
                 "{ipxe}{what}: it boots by {protocol}, which {option} turned off"
             ));
@@ -171,7 +172,7 @@ impl Client<'_> {
             .clone()
             .find(|program| program.name == BOOT_PROGRAM || holds(program.name));
         if let Some(program) = found {
-            return Boot::File(place + program.name);
+            return Boot::File(prefix + program.name);
         }
         let script = (software == ClientSoftware::Ipxe).then_some(IPXE_SCRIPT);
         let names = script.into_iter().chain(programs.map(|one| one.name));
@@ -245,7 +246,7 @@ impl Machines {
         &mut self,
         machine: &[u8],
         client: &Client<'_>,
-        places: Places,
+        urls: FileUrls,
         directory: &Directory,
         now: Instant,
     ) -> (Boot, Option<Untold>) {
@@ -253,7 +254,7 @@ impl Machines {
             return (Boot::Nothing, None);
         };
         let goes_round = self.goes_round(machine, software, now);
-        let boot = client.boots(software, places, directory, goes_round);
+        let boot = client.boots(software, urls, directory, goes_round);
         let Boot::Unserved(why) = &boot else {
             return (boot, None);
         };
@@ -338,8 +339,8 @@ mod tests {
         }
     }
 
-    fn places() -> Places {
-        Places {
+    fn urls() -> FileUrls {
+        FileUrls {
             configuration: "http://s/wireboot.conf".to_owned(),
             http: Some("http://s/".to_owned()),
             tftp: Some("tftp://s/".to_owned()),
@@ -360,7 +361,7 @@ mod tests {
         let now = Instant::now();
         let directory = directory(names);
         Machines::default()
-            .boots(b"one", client, places(), &directory, now)
+            .boots(b"one", client, urls(), &directory, now)
             .0
     }
 
@@ -428,7 +429,7 @@ mod tests {
 
     #[test]
     fn what_is_turned_off_is_said() {
-        let mut off = places();
+        let mut off = urls();
         (off.http, off.tftp) = (None, None);
         let directory = directory(&["pxelinux.0"]);
         for (client, option) in [
@@ -475,7 +476,7 @@ mod tests {
     fn asks(machines: &mut Machines, began: Instant, user: &'static str, second: u64) -> bool {
         let now = began + Duration::from_secs(second);
         let client = client("PXEClient", user, 7);
-        let boot = machines.boots(b"one", &client, places(), &directory(&[]), now);
+        let boot = machines.boots(b"one", &client, urls(), &directory(&[]), now);
         if let Boot::Unserved(why) = &boot.0 {
             assert!(why.contains("put boot.ipxe"), "{why}");
         }
@@ -517,7 +518,7 @@ mod tests {
         let mut asked = |machine: u16, architecture: u16, written: bool| {
             let client = client("PXEClient", "", architecture);
             let (boot, untold) =
-                machines.boots(&machine.to_be_bytes(), &client, places(), &none, now);
+                machines.boots(&machine.to_be_bytes(), &client, urls(), &none, now);
             assert!(matches!(boot, Boot::Unserved(_)));
             let told = untold.is_some();
             if let Some(untold) = untold.filter(|_| written) {

@@ -191,7 +191,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             .chain(of_reports.transpose()?)
             .collect(),
         emptied: Vec::new(),
-        program: confine::Program::Server,
+        confined: confine::Confined::Server,
     };
     events.say(confine::confine(account.as_ref(), &needs)?);
     if let Some(folder) = &reports {
@@ -365,7 +365,7 @@ pub fn confine_card(
         read: directory.folders_of_programs(),
         written: opened(written)?,
         emptied: opened(emptied)?,
-        program: confine::Program::Card,
+        confined: confine::Confined::Card,
     };
     confine::confine(None, &needs)
 }

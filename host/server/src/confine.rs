@@ -197,12 +197,12 @@ pub(crate) struct Needs<'a> {
     /// The folders that names are removed from at the end.
     pub emptied: Vec<PathFd>,
     /// Whose system calls are left.
-    pub program: Program,
+    pub confined: Confined,
 }
 
 /// Who is confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
+pub(crate) enum Confined {
     /// A boot server on a network.
     Server,
     /// A network card with a boot server in it, which has no network.
@@ -276,7 +276,7 @@ pub(crate) fn confine(account: Option<&Account>, needs: &Needs<'_>) -> anyhow::R
     let measures = [
         ("no_new_privs", no_new_privs.map(|()| "")),
         ("Landlock", landlock(needs).and_then(in_force)),
-        ("seccomp", seccomp(needs.program).map(|()| "")),
+        ("seccomp", seccomp(needs.confined).map(|()| "")),
     ];
     let told = measures.into_iter().map(|(name, result)| match result {
         Ok(how) => format!("{name}{how}"),
@@ -321,10 +321,10 @@ fn in_force(status: RulesetStatus) -> anyhow::Result<&'static str> {
     }
 }
 
-/// Only the system calls of this program are left.
-fn seccomp(program: Program) -> anyhow::Result<()> {
+/// Only the system calls that `confined` needs are left.
+fn seccomp(confined: Confined) -> anyhow::Result<()> {
     let filter = SeccompFilter::new(
-        calls(program)?,
+        calls(confined)?,
         // What a library tries first and the kernel may lack, it does without.
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
@@ -334,13 +334,13 @@ fn seccomp(program: Program) -> anyhow::Result<()> {
     Ok(seccompiler::apply_filter_all_threads(&filter)?)
 }
 
-/// The system calls that are left: files, what sockets there are, memory, threads, time, and what the program needs besides.
-fn calls(program: Program) -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
+/// The system calls that are left: files, what sockets there are, memory, threads, time, and what `confined` needs besides.
+fn calls(confined: Confined) -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
     let mut calls: BTreeMap<_, Vec<SeccompRule>> = FREE
         .iter()
-        .chain(match program {
-            Program::Server => SERVER,
-            Program::Card => CARD,
+        .chain(match confined {
+            Confined::Server => SERVER,
+            Confined::Card => CARD,
         })
         .map(|call| (*call, Vec::new()))
         .collect();
@@ -349,7 +349,7 @@ fn calls(program: Program) -> anyhow::Result<BTreeMap<libc::c_long, Vec<SeccompR
         SeccompRule::new(vec![condition])
     };
     let domain = |domain: i32| argument(0, SeccompCmpOp::Eq, domain as u64);
-    if program == Program::Server {
+    if confined == Confined::Server {
         calls.insert(
             libc::SYS_socket,
             vec![domain(libc::AF_INET)?, domain(libc::AF_INET6)?],
@@ -458,12 +458,12 @@ mod tests {
 
     #[test]
     fn no_program_can_be_started_and_no_process_looked_into() {
-        for program in [Program::Server, Program::Card] {
-            no_harm(&calls(program).unwrap());
+        for confined in [Confined::Server, Confined::Card] {
+            no_harm(&calls(confined).unwrap());
         }
-        assert!(!calls(Program::Server).unwrap()[&libc::SYS_socket].is_empty());
+        assert!(!calls(Confined::Server).unwrap()[&libc::SYS_socket].is_empty());
         // The card has no network.
-        let calls = calls(Program::Card).unwrap();
+        let calls = calls(Confined::Card).unwrap();
         for call in [libc::SYS_socket, libc::SYS_bind, libc::SYS_connect] {
             assert!(!calls.contains_key(&call), "{call}");
         }
@@ -517,7 +517,7 @@ mod tests {
             read: Vec::new(),
             written: vec![PathFd::new(path("written")).unwrap()],
             emptied: vec![PathFd::new(path("emptied")).unwrap()],
-            program: Program::Card,
+            confined: Confined::Card,
         };
         let denied = |result: io::Result<()>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
@@ -552,7 +552,7 @@ mod tests {
     /// What `body` has, in a thread with the server's filter.
     fn filtered<T: Send>(body: impl FnOnce() -> T + Send) -> T {
         let filter = SeccompFilter::new(
-            calls(Program::Server).unwrap(),
+            calls(Confined::Server).unwrap(),
             SeccompAction::Errno(libc::ENOSYS as u32),
             SeccompAction::Allow,
             std::env::consts::ARCH.try_into().unwrap(),

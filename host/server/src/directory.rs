@@ -25,20 +25,20 @@ use crate::folder::Folder;
 pub struct Directory {
     path: PathBuf,
     folder: Folder,
-    boot_program: Option<Program>,
-    doctor: Option<Program>,
+    boot_program: Option<ProgramFile>,
+    doctor: Option<ProgramFile>,
     url: OnceLock<String>,
 }
 
-/// A file by its name in a folder that is held open: the folders above that need not be readable.
+/// A program's file, by its name in a folder that is held open: the folders above that need not be readable.
 #[derive(Debug)]
-struct Program {
+struct ProgramFile {
     folder: Folder,
     name: OsString,
     path: PathBuf,
 }
 
-impl Program {
+impl ProgramFile {
     fn open(path: PathBuf) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let above = path.parent().filter(|path| !path.as_os_str().is_empty());
@@ -62,7 +62,7 @@ impl Directory {
     /// # Errors
     /// When `path` is no directory, or the folder of `boot_program` none.
     pub fn open(path: &Path, boot_program: Option<PathBuf>) -> io::Result<Self> {
-        let boot_program = boot_program.map(Program::open).transpose()?;
+        let boot_program = boot_program.map(ProgramFile::open).transpose()?;
         Ok(Self {
             path: path.to_owned(),
             folder: Folder::open(path)?,
@@ -77,7 +77,7 @@ impl Directory {
     /// # Errors
     /// When its folder is none.
     pub(crate) fn with_doctor(mut self, doctor: Option<PathBuf>) -> io::Result<Self> {
-        self.doctor = doctor.map(Program::open).transpose()?;
+        self.doctor = doctor.map(ProgramFile::open).transpose()?;
         Ok(self)
     }
 
@@ -121,7 +121,7 @@ impl Directory {
             Err(OpenError::NotFound) if name == DOCTOR => self
                 .doctor
                 .as_ref()
-                .map_or(Err(OpenError::NotFound), Program::content),
+                .map_or(Err(OpenError::NotFound), ProgramFile::content),
             result => result,
         }
     }

@@ -8,7 +8,7 @@
 //! [`cli`] is the whole server as a command; the other modules are its parts. [`station`] is the same parts on a link of their own, without sockets.
 #![deny(missing_docs)]
 
-mod address_probe;
+mod arp_probe;
 mod boot;
 mod boot_conf;
 mod check;

@@ -111,7 +111,7 @@ pub struct Reports {
     limits: Limits,
     patience: Duration,
     usage: Mutex<ReportUsage>,
-    /// A place came free.
+    /// A permit came free.
     free: Condvar,
 }
 
@@ -123,19 +123,19 @@ struct ReportUsage {
     /// When the folder was full and was looked at again.
     looked: Option<Instant>,
     /// Whose bodies are in memory.
-    places: Vec<IpAddr>,
+    permits: Vec<IpAddr>,
     /// Since when which client has sent how many bytes.
     clients: HashMap<IpAddr, (SystemTime, u64)>,
 }
 
-/// Leave of a client to have one report in memory.
+/// Permission for a client to have one report in memory; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct UploadPermit {
     reports: Arc<Reports>,
     client: IpAddr,
 }
 
-impl Place {
+impl UploadPermit {
     /// Keeps the client's report, that came at `now`.
     ///
     /// # Errors
@@ -145,11 +145,11 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for UploadPermit {
     fn drop(&mut self) {
-        let places = &mut self.reports.usage().places;
-        places.retain(|client| *client != self.client);
-        // Who waits may wait for this client's place or for any.
+        let permits = &mut self.reports.usage().permits;
+        permits.retain(|client| *client != self.client);
+        // Who waits may wait for this client's permit or for any.
         self.reports.free.notify_all();
     }
 }
@@ -209,29 +209,32 @@ impl Reports {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place in memory for a report of `client`, which waits for it while others have all, or the client has one.
+    /// A permit for a report of `client`, which waits for it while others have all, or the client has one.
     ///
     /// # Errors
     /// [`Refusal::Busy`] when that takes too long.
-    pub(crate) fn place(self: &Arc<Self>, client: IpAddr) -> Result<Place, Refusal> {
-        self.place_within(client, self.patience)
+    pub(crate) fn permit(self: &Arc<Self>, client: IpAddr) -> Result<UploadPermit, Refusal> {
+        self.permit_within(client, self.patience)
     }
 
     /// The same without a wait.
     ///
     /// # Errors
     /// [`Refusal::Busy`] when others have all, or the client has one.
-    pub(crate) fn place_at_once(self: &Arc<Self>, client: IpAddr) -> Result<Place, Refusal> {
-        self.place_within(client, Duration::ZERO)
+    pub(crate) fn permit_at_once(
+        self: &Arc<Self>,
+        client: IpAddr,
+    ) -> Result<UploadPermit, Refusal> {
+        self.permit_within(client, Duration::ZERO)
     }
 
-    fn place_within(
+    fn permit_within(
         self: &Arc<Self>,
         client: IpAddr,
         patience: Duration,
-    ) -> Result<Place, Refusal> {
+    ) -> Result<UploadPermit, Refusal> {
         let is_taken = |usage: &mut ReportUsage| {
-            usage.places.len() >= AT_ONCE || usage.places.contains(&client)
+            usage.permits.len() >= AT_ONCE || usage.permits.contains(&client)
         };
         let waited = self
             .free
@@ -240,8 +243,8 @@ impl Reports {
         if timeout.timed_out() {
             return Err(Refusal::Busy);
         }
-        usage.places.push(client);
-        Ok(Place {
+        usage.permits.push(client);
+        Ok(UploadPermit {
             reports: self.clone(),
             client,
         })
@@ -594,7 +597,7 @@ mod tests {
         assert_eq!(counts(&reports), (0, 0));
     }
 
-    /// A folder whose clients wait so long for a place.
+    /// A folder whose clients wait so long for a permit.
     fn patient(patience: Duration) -> (tempfile::TempDir, Arc<Reports>) {
         let folder = tempfile::tempdir().unwrap();
         let reports = Reports::with_limits(folder.path(), LIMITS, patience).unwrap();
@@ -604,28 +607,28 @@ mod tests {
     #[test]
     fn few_are_in_memory_at_a_time_and_one_of_a_client() {
         let (_folder, reports) = patient(Duration::from_millis(20));
-        let mut places: Vec<_> = (1..AT_ONCE as u8)
-            .map(|number| reports.place(host(number)).unwrap())
+        let mut permits: Vec<_> = (1..AT_ONCE as u8)
+            .map(|number| reports.permit(host(number)).unwrap())
             .collect();
-        assert!(matches!(reports.place(host(1)), Err(Refusal::Busy)));
-        places.push(reports.place(host(8)).unwrap());
-        assert!(matches!(reports.place(host(9)), Err(Refusal::Busy)));
-        places.remove(0);
-        assert!(reports.place(host(1)).is_ok());
+        assert!(matches!(reports.permit(host(1)), Err(Refusal::Busy)));
+        permits.push(reports.permit(host(8)).unwrap());
+        assert!(matches!(reports.permit(host(9)), Err(Refusal::Busy)));
+        permits.remove(0);
+        assert!(reports.permit(host(1)).is_ok());
     }
 
     #[test]
-    fn who_comes_when_all_places_are_taken_waits() {
+    fn who_comes_when_all_permits_are_given_waits() {
         let (_folder, reports) = patient(Duration::from_secs(60));
-        let mut places: Vec<_> = (1..=AT_ONCE as u8)
-            .map(|number| reports.place(host(number)).unwrap())
+        let mut permits: Vec<_> = (1..=AT_ONCE as u8)
+            .map(|number| reports.permit(host(number)).unwrap())
             .collect();
         std::thread::scope(|scope| {
-            let own = scope.spawn(|| reports.place(host(1)).is_ok());
-            let other = scope.spawn(|| reports.place(host(9)).is_ok());
+            let own = scope.spawn(|| reports.permit(host(1)).is_ok());
+            let other = scope.spawn(|| reports.permit(host(9)).is_ok());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!own.is_finished() && !other.is_finished());
-            places.remove(0);
+            permits.remove(0);
             assert!(own.join().unwrap() && other.join().unwrap());
         });
     }

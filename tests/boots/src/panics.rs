@@ -128,7 +128,10 @@ impl Victim<'_> {
             &mut machine,
             r"wireboot: warning: processor \d is lost \(panicked at",
         )?;
-        expect(&mut machine, r"a planted fault\); going on with the BSP")?;
+        expect(
+            &mut machine,
+            r"a planted fault\); going on with the BSP \(bootstrap processor\)",
+        )?;
         // Told when all is there, long after the processors were ended.
         expect(&mut machine, r"wireboot: \S+/linux: \d+ bytes in")?;
         self.is_out_of_the_image(&self.stub, 2, image)?;

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use wireboot_lab::far::{FAR_SERVER, FAR_SERVER6, Far, Path};
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{Network, NetworkOptions, server};
+use wireboot_lab::remote_server::{Path, REMOTE_SERVER, REMOTE_SERVER6, RemoteServer};
 
 use crate::fixture::{Fixture, PATIENCE};
 use crate::{servers, system};
@@ -19,10 +19,10 @@ const MTU: u16 = 1280;
 const LARGE: usize = 1400;
 const SMALL: usize = 100;
 
-fn far_server(version: IpVersion) -> IpAddr {
+fn remote_address(version: IpVersion) -> IpAddr {
     match version {
-        IpVersion::V4 => FAR_SERVER.into(),
-        IpVersion::V6 => FAR_SERVER6.into(),
+        IpVersion::V4 => REMOTE_SERVER.into(),
+        IpVersion::V6 => REMOTE_SERVER6.into(),
     }
 }
 
@@ -36,7 +36,7 @@ fn both() -> NetworkOptions {
 /// The server's kernel learns what fits, and cuts its datagrams accordingly.
 pub(crate) fn small_link_is_told(lab: &Lab) -> Result<()> {
     let network = Network::new(lab, both())?;
-    let far = Far::new(
+    let remote = RemoteServer::new(
         lab,
         &network,
         Path {
@@ -46,7 +46,7 @@ pub(crate) fn small_link_is_told(lab: &Lab) -> Result<()> {
     )?;
     for version in [IpVersion::V4, IpVersion::V6] {
         // One is lost, and the news comes for it.
-        let (number, length) = first_to_arrive(&far, version, &[LARGE; 200])?;
+        let (number, length) = first_to_arrive(&remote, version, &[LARGE; 200])?;
         ensure!(
             number > 0 && length == LARGE,
             "{version}: number {number}, {length} bytes"
@@ -62,9 +62,9 @@ pub(crate) fn small_link_swallows(lab: &Lab) -> Result<()> {
         mtu: MTU,
         icmp: false,
     };
-    let far = Far::new(lab, &network, path)?;
+    let remote = RemoteServer::new(lab, &network, path)?;
     for version in [IpVersion::V4, IpVersion::V6] {
-        let (number, length) = first_to_arrive(&far, version, &[LARGE, LARGE, LARGE, SMALL])?;
+        let (number, length) = first_to_arrive(&remote, version, &[LARGE, LARGE, LARGE, SMALL])?;
         ensure!(
             number == 3 && length == SMALL,
             "{version}: number {number}, {length} bytes"
@@ -74,15 +74,19 @@ pub(crate) fn small_link_swallows(lab: &Lab) -> Result<()> {
 }
 
 /// Number and length of the first datagram that arrives here of those that the server sends, one each tenth of a second.
-fn first_to_arrive(far: &Far, version: IpVersion, lengths: &[usize]) -> Result<(u8, usize)> {
+fn first_to_arrive(
+    remote: &RemoteServer,
+    version: IpVersion,
+    lengths: &[usize],
+) -> Result<(u8, usize)> {
     let socket = UdpSocket::bind((server(version), 0)).context("listening")?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let to = socket.local_addr()?;
     let arrived = AtomicBool::new(false);
     thread::scope(|scope| {
         let sender = scope.spawn(|| -> Result<()> {
-            far.server().enter()?;
-            let socket = UdpSocket::bind((far_server(version), 0)).context("sending")?;
+            remote.server().enter()?;
+            let socket = UdpSocket::bind((remote_address(version), 0)).context("sending")?;
             for (number, length) in (0..).zip(lengths) {
                 // Told that it does not fit, the kernel refuses one datagram with the news.
                 let _ = socket.send_to(&vec![number; *length], to);
@@ -106,19 +110,19 @@ fn first_to_arrive(far: &Far, version: IpVersion, lengths: &[usize]) -> Result<(
 /// `http` or `tftp`.
 pub(crate) fn boots(lab: &Lab, version: IpVersion, scheme: &str, icmp: bool) -> Result<()> {
     let fixture = Fixture::on(lab, NetworkOptions::of(version), 1)?.by_stick()?;
-    let far = Far::new(lab, &fixture.network, Path { mtu: MTU, icmp })?;
+    let remote = RemoteServer::new(lab, &fixture.network, Path { mtu: MTU, icmp })?;
     let directory = &fixture.system.directory;
     let configuration = match version {
         IpVersion::V4 => "dnsmasq.conf",
         IpVersion::V6 => "dnsmasq-ipv6.conf",
     };
-    let (near, there) = (server(version), far_server(version));
+    let (near, there) = (server(version), remote_address(version));
     let _near = [
         servers::dnsmasq(lab, lab.command("dnsmasq"), configuration)?,
         servers::atftpd(lab, near, directory)?,
         servers::nginx(lab, lab.command("nginx"), near, directory)?,
     ];
-    let station = far.server();
+    let station = remote.server();
     let _there = match scheme {
         "http" => servers::nginx(lab, station.command("nginx"), there, directory)?,
         _ => servers::dnsmasq_tftp(lab, station.command("dnsmasq"), directory)?,

@@ -24,7 +24,7 @@ pub(crate) fn one_processor(lab: &Lab) -> Result<()> {
     let mut machine = fixture.start()?;
     expect(
         &mut machine,
-        "wireboot: the network runs on the BSP: the machine has one processor",
+        r"wireboot: the network runs on the BSP \(bootstrap processor\): the machine has one processor",
     )?;
     fixture.fetched_right(&mut machine)
 }
@@ -37,7 +37,7 @@ pub(crate) fn bsp_by_option(lab: &Lab) -> Result<()> {
     let mut machine = fixture.start()?;
     expect(
         &mut machine,
-        "wireboot: the network runs on the BSP, as the settings say",
+        r"wireboot: the network runs on the BSP \(bootstrap processor\), as the settings say",
     )?;
     // What the service says that it was told.
     expect(
@@ -205,7 +205,7 @@ pub(crate) fn a_worker_hangs(lab: &Lab) -> Result<()> {
     Debugger::attach(&stub)?.run(3, CIRCLE)?;
     expect(
         &mut machine,
-        r"wireboot: warning: processor 2 is lost \(it stopped answering\); going on with the BSP",
+        r"wireboot: warning: processor 2 is lost \(it stopped answering\); going on with the BSP \(bootstrap processor\)",
     )?;
     fixture.arrives(&mut machine)
 }
@@ -281,7 +281,9 @@ fn processor_is_lost_by(
     Debugger::attach(&stub)?.run(2, code)?;
     expect(
         &mut machine,
-        &format!(r"wireboot: warning: processor 1 is lost \({reason}\); going on with the BSP"),
+        &format!(
+            r"wireboot: warning: processor 1 is lost \({reason}\); going on with the BSP \(bootstrap processor\)"
+        ),
     )?;
     fixture.arrives(&mut machine)
 }

@@ -354,7 +354,7 @@ pub(crate) fn processor_hangs_under_grub(lab: &Lab) -> Result<()> {
     Debugger::attach(&stub)?.run(2, CIRCLE)?;
     expect(
         &mut machine,
-        r"wireboot: warning: processor 1 is lost \(it stopped answering\); going on with the BSP",
+        r"wireboot: warning: processor 1 is lost \(it stopped answering\); going on with the BSP \(bootstrap processor\)",
     )?;
     fixture.runs(&mut machine)
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use wireboot_wire::card::hello::{self, Chunks, Hello, Kind};
-use wireboot_wire::card::placement::{ORDER_LEN, Order};
+use wireboot_wire::card::placement::{PlacementRequest, REQUEST_LEN};
 use wireboot_wire::card::{ETHERTYPE, LINK_LEN, MARK, chunk, is_for_card};
 
 use super::Beyond;
@@ -44,7 +44,7 @@ pub(super) fn for_card<M: GuestMemory>(
 pub(super) enum DriverMessage {
     /// It has asked, and this is the answer.
     Question(Hello),
-    Order(Order),
+    Request(PlacementRequest),
 }
 
 /// Takes what a guest that agreed on `features` says to its card, which offers this. `None` when that is nothing.
@@ -54,15 +54,16 @@ pub(super) fn driver_message<M: GuestMemory>(
     features: u64,
     offered: Beyond,
 ) -> Result<Option<DriverMessage>, Unmapped> {
-    let mut bytes = [0; ORDER_LEN];
-    let frame = bytes.get_mut(..unit.len.min(ORDER_LEN)).unwrap_or_default();
+    let mut bytes = [0; REQUEST_LEN];
+    let len = unit.len.min(REQUEST_LEN);
+    let frame = bytes.get_mut(..len).unwrap_or_default();
     if !gather(memory, unit.spans, frame)? {
         return Ok(None);
     }
     let frame = &*frame;
-    if let Some(order) = Order::parse(frame) {
+    if let Some(request) = PlacementRequest::parse(frame) {
         let may = offered.placement && placement_agreed(features);
-        return Ok(may.then_some(DriverMessage::Order(order)));
+        return Ok(may.then_some(DriverMessage::Request(request)));
     }
     let question = Hello::parse(frame).filter(|hello| hello.kind == Kind::Question);
     Ok(question.map(|question| {

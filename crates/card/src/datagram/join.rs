@@ -121,7 +121,7 @@ struct Datagram {
 
 enum Added {
     Yes,
-    /// It was there.
+    /// It brings nothing new, and is dropped.
     Again,
     Contradiction,
 }

@@ -36,7 +36,7 @@ impl Buffers {
         self.spans.len() - self.first
     }
 
-    /// All of them.
+    /// All that were not given back.
     #[inline]
     pub(super) fn all(&self) -> &[Span] {
         self.spans.get(self.first..).unwrap_or_default()

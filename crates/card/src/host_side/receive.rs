@@ -30,7 +30,7 @@ pub(crate) struct ReceiveQueue {
     /// Chains that the next units may fill, in order, and how many of the buffers are each one's.
     chains: VecDeque<(Chain, usize)>,
     buffers: Buffers,
-    /// Bytes of them.
+    /// Bytes in `buffers`.
     total: usize,
     /// Where the next unit's header is to be.
     at: usize,

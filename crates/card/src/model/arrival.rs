@@ -11,7 +11,7 @@ pub struct Arrival {
     pub payload: u32,
     /// Those of them that the host wants.
     pub data: u32,
-    /// Whose it is.
+    /// The flow that it belongs to.
     pub flow: u32,
     /// The next higher one is that of the frame which continues it.
     pub number: u64,

@@ -17,7 +17,7 @@ pub struct SendingCard {
     pub fragments: u32,
 }
 
-/// What has gone.
+/// The frames that were sent, and how long they took.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// Frames at the other end of the line.

@@ -26,8 +26,8 @@ const BURST: usize = 64;
 pub(super) struct Cabled<W> {
     wire: W,
     is_line: bool,
-    out: LineDirection,
-    home: LineDirection,
+    from_guest: LineDirection,
+    to_guest: LineDirection,
     /// When the unit that is being sent is on the card.
     pub leaves: Picos,
     /// What has come, and waits for the bus.
@@ -103,9 +103,9 @@ impl<W> Cabled<W> {
         Self {
             wire,
             is_line: line.is_some(),
-            out: LineDirection::new(line, seed),
+            from_guest: LineDirection::new(line, seed),
             // Not the same frames both ways.
-            home: LineDirection::new(line, !seed),
+            to_guest: LineDirection::new(line, !seed),
             leaves: Picos::ZERO,
             card: Store::new(MEMORY),
             counters: PacedCounters::default(),
@@ -121,27 +121,27 @@ impl<W> Cabled<W> {
     }
 
     /// From when on the line takes a unit of the guest's.
-    pub(super) fn out_free(&self) -> Option<Picos> {
-        self.out.free()
+    pub(super) fn free_from_guest(&self) -> Option<Picos> {
+        self.from_guest.free()
     }
 
     /// When the next frame of the guest's is at the wire.
-    pub(super) fn out_due(&self) -> Option<Picos> {
-        self.out.store.first().map(|(frame, _)| frame.at)
+    pub(super) fn due_from_guest(&self) -> Option<Picos> {
+        self.from_guest.store.first().map(|(frame, _)| frame.at)
     }
 
     /// From when on the wire may be asked; none while there is no memory.
-    pub(super) fn home_free(&self) -> Option<Picos> {
+    pub(super) fn free_to_guest(&self) -> Option<Picos> {
         // Where a line is in between, nobody knows beforehand that the card will be full.
         if !self.is_line && !self.card.has_place(LONGEST_UNIT) {
             return None;
         }
-        self.home.free()
+        self.to_guest.free()
     }
 
     /// When the next frame was or is at the card.
-    pub(super) fn home_due(&self) -> Option<Picos> {
-        let first = self.card.first().or_else(|| self.home.store.first());
+    pub(super) fn due_to_guest(&self) -> Option<Picos> {
+        let first = self.card.first().or_else(|| self.to_guest.store.first());
         first.map(|(frame, _)| frame.at)
     }
 
@@ -151,7 +151,7 @@ impl<W> Cabled<W> {
         W: Wire<M>,
     {
         let mut any = false;
-        while let Some((frame, bytes)) = self.out.store.first()
+        while let Some((frame, bytes)) = self.from_guest.store.first()
             && frame.at <= moment(now)
             && self.wire.takes()
         {
@@ -164,7 +164,7 @@ impl<W> Cabled<W> {
             if !self.wire.send(memory, &unit, now) {
                 self.counters.wire_lost += 1;
             }
-            self.out.store.pop();
+            self.from_guest.store.pop();
             any = true;
         }
         if any {
@@ -178,7 +178,7 @@ impl<W> Cabled<W> {
         W: Wire<M>,
     {
         for _ in 0..BURST {
-            if self.home_free().is_none_or(|free| free > moment(now)) {
+            if self.free_to_guest().is_none_or(|free| free > moment(now)) {
                 return;
             }
             match self.wire.receive(memory, room, now) {
@@ -188,7 +188,7 @@ impl<W> Cabled<W> {
                 Received::Unit { header, len } => {
                     let copy = |place: &mut [u8]| gather(memory, room, place) == Ok(true);
                     let counters = &mut self.counters;
-                    self.home.put(counters, moment(now), header, len, copy);
+                    self.to_guest.put(counters, moment(now), header, len, copy);
                     if !self.is_line {
                         self.come(moment(now));
                     }
@@ -199,7 +199,7 @@ impl<W> Cabled<W> {
 
     /// Frames come to the card until then, each if there is room for it.
     pub(super) fn come(&mut self, until: Picos) {
-        while let Some((frame, bytes)) = self.home.store.first()
+        while let Some((frame, bytes)) = self.to_guest.store.first()
             && frame.at <= until
         {
             let copy = |place: &mut [u8]| {
@@ -209,7 +209,7 @@ impl<W> Cabled<W> {
             if !self.card.put(frame.at, frame.header, frame.len, copy) {
                 self.counters.no_room += 1;
             }
-            self.home.store.pop();
+            self.to_guest.store.pop();
         }
     }
 }
@@ -226,7 +226,7 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Cabled<W> {
 
     fn agree(&mut self, features: u64) {
         // What is under way was made for another guest, or for the same one before it began anew.
-        let forgotten = self.home.store.clear() + self.card.clear();
+        let forgotten = self.to_guest.store.clear() + self.card.clear();
         self.counters.forgotten += forgotten as u64;
         let features = if self.is_line {
             features & !LARGE_UNITS
@@ -257,7 +257,7 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Cabled<W> {
                     gather(memory, unit.spans, rest) == Ok(true)
                 })
         };
-        let (direction, counters) = (&mut self.out, &mut self.counters);
+        let (direction, counters) = (&mut self.from_guest, &mut self.counters);
         direction.put(counters, self.leaves, unit.header, unit.len, copy)
     }
 

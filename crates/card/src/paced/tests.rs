@@ -126,7 +126,7 @@ fn a_frame_is_at_the_wire_when_bus_and_line_have_carried_it() {
     assert!(fixture.send(Header::default(), &frame(1514, 3), 5000));
     let there = behind(5_000_000 + FRAME_ON_BUS + FRAME_ON_LINE);
     assert_eq!(
-        fixture.paced.due().out,
+        fixture.paced.due().from_guest,
         Some(Duration::from_nanos(there)),
         "{:?}",
         fixture.paced.due()
@@ -136,7 +136,7 @@ fn a_frame_is_at_the_wire_when_bus_and_line_have_carried_it() {
     fixture.advance(there);
     assert_eq!((fixture.sent(), fixture.paced.wire().flushes), (1, 1));
     assert_eq!(fixture.paced.wire().sent[0].1, frame(1514, 3));
-    assert_eq!(fixture.paced.due().out, None);
+    assert_eq!(fixture.paced.due().from_guest, None);
 }
 
 #[test]
@@ -169,15 +169,15 @@ fn a_frame_is_at_the_guest_when_line_and_bus_have_carried_it() {
     fixture.has([frame(1514, 3)]);
     assert_eq!(fixture.receive(5000), None);
     let card = 5_000_000 + FRAME_ON_LINE + 100_000_000;
-    let home = fixture.paced.due().home;
-    assert_eq!(home, Some(Duration::from_nanos(behind(card))));
+    let to_guest = fixture.paced.due().to_guest;
+    assert_eq!(to_guest, Some(Duration::from_nanos(behind(card))));
     let there = behind(card + FRAME_ON_BUS);
     assert_eq!(fixture.receive(there - 1), None);
-    let home = fixture.paced.due().home;
-    assert_eq!(home, Some(Duration::from_nanos(there)));
+    let to_guest = fixture.paced.due().to_guest;
+    assert_eq!(to_guest, Some(Duration::from_nanos(there)));
     let received = fixture.receive(there);
     assert_eq!(received, Some((Header::default(), frame(1514, 3))));
-    assert_eq!(fixture.paced.due().home, None);
+    assert_eq!(fixture.paced.due().to_guest, None);
 }
 
 /// One frame in a transfer: 659.5 Mbit/s of payload, however seldom and irregularly somebody looks.
@@ -229,7 +229,7 @@ fn large_units_reach_the_lines_rate() {
             assert!(fixture.send(header, &unit, now));
             sent += 1;
         }
-        now = fixture.paced.due().out.unwrap().as_nanos() as u64;
+        now = fixture.paced.due().from_guest.unwrap().as_nanos() as u64;
     }
     let last = behind(on_bus + 50 * 43 * FRAME_ON_LINE);
     fixture.advance(last - 1);
@@ -329,7 +329,7 @@ fn a_wire_waits_for_the_bus() {
     for n in 0..100 {
         let mut got = None;
         while got.is_none() {
-            let due = fixture.paced.due().home.unwrap_or_default();
+            let due = fixture.paced.due().to_guest.unwrap_or_default();
             got = fixture.receive(due.as_nanos() as u64);
         }
         assert_eq!(got.unwrap().1, frame(60_000, n));
@@ -490,7 +490,10 @@ fn units_for_which_the_line_has_no_time_stay_with_the_guest() {
     // Two units of 65,553 bytes wait, a byte takes a microsecond.
     assert_eq!(sent, 86);
     let again = (86 * 1538 - 2 * 65_553) * 1000;
-    assert_eq!(fixture.paced.due().out, Some(Duration::from_nanos(again)));
+    assert_eq!(
+        fixture.paced.due().from_guest,
+        Some(Duration::from_nanos(again))
+    );
     fixture.advance(again - 1);
     assert!(!Wire::<VecMemory>::takes(&fixture.paced));
     fixture.advance(again);
@@ -514,7 +517,7 @@ fn a_wire_whose_line_is_busy_is_not_asked() {
     let due = fixture.paced.due();
     assert!(!due.wire, "{due:?}");
     assert_eq!(
-        due.home,
+        due.to_guest,
         Some(Duration::from_nanos((86 * 1538 - 2 * 65_553) * 1000))
     );
 }
@@ -544,19 +547,19 @@ proptest! {
     ) {
         let line = Line { loss, delay: Picos::micros(30), ..gigabit() };
         let mut fixture = Fixture::new(bus, Some(line));
-        let (mut now, mut home, mut out) = (0, 0, 0);
+        let (mut now, mut arrived, mut sent) = (0, 0, 0);
         let mut got = Vec::new();
         for (step, len, time) in steps {
             now += time;
             fixture.advance(now);
             match step {
                 0 => {
-                    fixture.has([frame(len, home)]);
-                    home += 1;
+                    fixture.has([frame(len, arrived)]);
+                    arrived += 1;
                 }
                 1 if Wire::<VecMemory>::takes(&fixture.paced) => {
-                    fixture.send(Header::default(), &frame(len, out), now);
-                    out += 1;
+                    fixture.send(Header::default(), &frame(len, sent), now);
+                    sent += 1;
                 }
                 _ => got.extend(fixture.receive(now)),
             }
@@ -568,7 +571,7 @@ proptest! {
                 Some(unit) => got.push(unit),
                 None => {
                     let due = fixture.paced.due();
-                    let next = due.out.into_iter().chain(due.home).min();
+                    let next = due.from_guest.into_iter().chain(due.to_guest).min();
                     let Some(next) = next else { break };
                     let next = next.as_nanos() as u64;
                     idle = if next > now { 0 } else { idle + 1 };
@@ -578,7 +581,7 @@ proptest! {
             }
         }
         let counters = fixture.paced.counters();
-        prop_assert_eq!(got.len() + fixture.sent() + counters.lost() as usize, home + out);
+        prop_assert_eq!(got.len() + fixture.sent() + counters.lost() as usize, arrived + sent);
         for frames in [got, fixture.paced.wire().sent.clone()] {
             let mut before = None;
             for (_, bytes) in frames {

@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU16, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use wireboot_nic::virtio::by_loom::{DriverQueue, Parts};
+use wireboot_nic::virtio::loom_queue::{DriverQueue, Parts};
 
 use super::*;
 use crate::memory::Unmapped;

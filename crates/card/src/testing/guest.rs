@@ -20,7 +20,7 @@ const INDIRECT: u16 = 4;
 /// A ring of a guest's.
 #[derive(Debug)]
 pub struct GuestRing {
-    /// Where it lies.
+    /// Where its parts lie in the guest's memory.
     pub layout: RingLayout,
     features: u64,
     free: VecDeque<u16>,

@@ -30,33 +30,33 @@ impl Run<'_> {
         })
         .emit(&mut packet);
         let begin = self.stack.now();
-        let mut inquiries: Vec<Inquiry> = servers
+        let mut attempts: Vec<RequestAttempt> = servers
             .iter()
             .zip(0..)
-            .map(|(&server, number)| Inquiry::new(server, begin + ATTEMPT_DELAY * number))
+            .map(|(&server, number)| RequestAttempt::new(server, begin + ATTEMPT_DELAY * number))
             .collect();
         loop {
             let now = self.stack.now();
-            for inquiry in &mut inquiries {
-                let server = inquiry.server;
-                if inquiry.turn(now, || self.socket.send_to(server, &packet)) {
+            for attempt in &mut attempts {
+                let server = attempt.server;
+                if attempt.turn(now, || self.socket.send_to(server, &packet)) {
                     let mut transfer = self.transfer.borrow_mut();
-                    transfer.retransmissions += u64::from(inquiry.requests > 1);
+                    transfer.retransmissions += u64::from(attempt.requests > 1);
                     transfer.sent = now;
                 }
-                if inquiry.error.is_none() && self.socket.was_refused_by(inquiry.server) {
-                    inquiry.refused();
+                if attempt.error.is_none() && self.socket.was_refused_by(attempt.server) {
+                    attempt.refused();
                 }
             }
-            if inquiries.iter().any(|inquiry| inquiry.error.is_some()) {
+            if attempts.iter().any(|attempt| attempt.error.is_some()) {
                 // Nobody waits for one that is out of the race.
-                for inquiry in inquiries.iter_mut().filter(|inquiry| inquiry.requests == 0) {
-                    inquiry.due = inquiry.due.min(now);
+                for attempt in attempts.iter_mut().filter(|attempt| attempt.requests == 0) {
+                    attempt.due = attempt.due.min(now);
                 }
             }
-            if inquiries.iter().all(|inquiry| inquiry.error.is_some()) {
+            if attempts.iter().all(|attempt| attempt.error.is_some()) {
                 // The last one is the one that was waited for.
-                let error = inquiries.pop().and_then(|inquiry| inquiry.error);
+                let error = attempts.pop().and_then(|attempt| attempt.error);
                 return Err(match error {
                     Some(TftpError::NoAnswer { requests, port, .. }) => TftpError::NoAnswer {
                         requests,
@@ -78,7 +78,7 @@ impl Run<'_> {
 }
 
 /// The requests to one of the server's addresses.
-struct Inquiry {
+struct RequestAttempt {
     server: SocketAddr,
     requests: u32,
     /// When the next one leaves, and how long after the one before.
@@ -89,7 +89,7 @@ struct Inquiry {
     error: Option<TftpError>,
 }
 
-impl Inquiry {
+impl RequestAttempt {
     fn new(server: SocketAddr, due: Instant) -> Self {
         Self {
             server,

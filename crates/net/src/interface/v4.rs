@@ -5,8 +5,8 @@ use crate::checksum;
 use crate::fragments::Fragment;
 use crate::ipv6::cache::NeighborUpdate;
 use crate::packet::{
-    ARP_IPV4, Arp, BROADCAST, ETHERTYPE_ARP, IPV4_HEADER, PROTOCOL_ICMP, PROTOCOL_TCP,
-    PROTOCOL_UDP, Version, is_host, put,
+    ARP_IPV4, Arp, BROADCAST, ETHERTYPE_ARP, IPV4_HEADER, IpVersion, PROTOCOL_ICMP, PROTOCOL_TCP,
+    PROTOCOL_UDP, is_host, put,
 };
 use crate::parts::Parts;
 use alloc::vec;
@@ -173,7 +173,7 @@ impl Interface {
             self.send_icmp((path.1, path.0), reply, now);
             return None;
         }
-        icmp_delivery(Version::V4, path, message, fragmented)
+        icmp_delivery(IpVersion::V4, path, message, fragmented)
     }
 
     /// Tells the sender of a datagram to us that nobody has its port (RFC 1122, section 4.1.3.1).

@@ -10,7 +10,7 @@ use crate::ipv6::ndisc::{self, Message, NeighborSolicitation, Nonce};
 use crate::ipv6::slaac::Slaac;
 use crate::ipv6::solicited_node;
 use crate::ipv6::source::choose;
-use crate::packet::{ETHERTYPE_IPV6, PROTOCOL_TCP, PROTOCOL_UDP, Version, put};
+use crate::packet::{ETHERTYPE_IPV6, IpVersion, PROTOCOL_TCP, PROTOCOL_UDP, put};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -269,7 +269,7 @@ impl Interface {
                     self.answer6(&reply, None, now);
                     return None;
                 }
-                icmp_delivery(Version::V6, path, message, upper.fragmented)
+                icmp_delivery(IpVersion::V6, path, message, upper.fragmented)
             }
         }
     }

@@ -8,7 +8,7 @@ use super::slaac::Slaac;
 use super::source::Candidate;
 use super::{ALL_NODES, ALL_ROUTERS, icmp, solicited_node};
 use crate::fragments::{Fragment, Fragments, PACKETS};
-use crate::packet::{PROTOCOL_UDP, Version, array};
+use crate::packet::{IpVersion, PROTOCOL_UDP, array};
 use crate::path_mtu;
 use crate::quote;
 use alloc::vec::Vec;
@@ -96,8 +96,8 @@ impl Station {
         }
         self.mld.heard(&packet, 0x8000, now);
         icmp::echo_reply(packet.source, self.us, upper.payload);
-        quote::port_unreachable(Version::V6, upper.payload);
-        path_mtu::parse(Version::V6, upper.payload);
+        quote::port_unreachable(IpVersion::V6, upper.payload);
+        path_mtu::parse(IpVersion::V6, upper.payload);
         if let Some(message) = read(bytes) {
             self.message(packet.source, &message);
         }

@@ -87,7 +87,7 @@ pub(crate) fn error(
 mod tests {
     use super::super::ALL_NODES;
     use super::*;
-    use crate::packet::{PROTOCOL_UDP, Version};
+    use crate::packet::{IpVersion, PROTOCOL_UDP};
     use crate::quote::port_unreachable;
     use alloc::vec;
     use proptest::prelude::*;
@@ -148,7 +148,7 @@ mod tests {
         let bytes = error(US, DESTINATION_UNREACHABLE, 4, 0, &udp, false).unwrap();
         assert_eq!(bytes.len(), 1280);
         assert_eq!(message(&bytes)[8..], udp[..1232]);
-        let quoted = port_unreachable(Version::V6, &message(&bytes)).unwrap();
+        let quoted = port_unreachable(IpVersion::V6, &message(&bytes)).unwrap();
         assert_eq!(quoted.local, (HOST, 0x0707).into());
         // The padding of a frame is not quoted.
         let padded = [

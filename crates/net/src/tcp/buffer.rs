@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use wireboot_nic::LentMemory;
-use wireboot_tcp::Placement;
+use wireboot_tcp::PayloadRange;
 
 /// Memory that a reader has handed over.
 pub(crate) struct Destination {
@@ -204,10 +204,10 @@ impl ReceiveBuffer {
     }
 
     /// Copies what a segment brings to its place. Returns how many bytes the destination has now in order that it had not before.
-    pub(crate) fn place(&mut self, placement: &Placement, payload: Parts<'_>) -> usize {
-        let payload = payload.slice(placement.skip, placement.len);
-        let at = placement.at as usize;
-        let advance = placement.advance as usize;
+    pub(crate) fn place(&mut self, range: &PayloadRange, payload: Parts<'_>) -> usize {
+        let payload = payload.slice(range.skip, range.len);
+        let at = range.at as usize;
+        let advance = range.advance as usize;
         let Some(destination) = self.destination.as_mut().filter(|_| self.held.len == 0) else {
             self.held.write(at, payload);
             self.held.len += advance;
@@ -314,8 +314,8 @@ mod tests {
     use crate::memory::Memory;
     use wireboot_ring::{HeapBlock, prefix};
 
-    fn place(at: u32, len: usize, advance: u32) -> Placement {
-        Placement {
+    fn place(at: u32, len: usize, advance: u32) -> PayloadRange {
+        PayloadRange {
             skip: 0,
             len,
             at,

@@ -141,9 +141,9 @@ impl Flow {
             self.connection.renege();
         }
         let room = self.room_for(tcp);
-        if let Some(placement) = self.connection.receive(now, &tcp.segment, room) {
-            let count = self.buffer.place(&placement, tcp.payload);
-            if placement.advance > 0 {
+        if let Some(range) = self.connection.receive(now, &tcp.segment, room) {
+            let count = self.buffer.place(&range, tcp.payload);
+            if range.advance > 0 {
                 self.took(count, now);
             }
         }

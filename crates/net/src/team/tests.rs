@@ -11,8 +11,8 @@ use crate::tests::forged::{arp, frame6, here};
 use crate::tests::path_mtu::{router, too_big};
 use crate::tests::server::Host;
 use crate::tests::{
-    CLIENT, CLIENT_MAC, CLIENT6, FileServer, PATIENCE, REQUEST, SERVER, SERVER_MAC, SERVER6,
-    Version, pattern,
+    CLIENT, CLIENT_MAC, CLIENT6, FileServer, IpVersion, PATIENCE, REQUEST, SERVER, SERVER_MAC,
+    SERVER6, pattern,
 };
 use crate::{Engine, Ipv4Cidr, Ipv4Config, Memory, NetError, Region, Route, Stack};
 use alloc::rc::Rc;
@@ -28,7 +28,7 @@ use wireboot_tcp::{Duration, Instant};
 /// The engines of a card with so many pairs, and the other end of its cable. The leader has an address, the others know the way to the
 /// server.
 fn engines(
-    version: Version,
+    version: IpVersion,
     pairs: usize,
     wire: LinkConfig,
     coalesce: bool,
@@ -99,14 +99,14 @@ fn each_engine_has_its_connections_whatever_queue_their_frames_come_to() {
         (rough, false, PairSelection::Missteered(3)),
         (rough, true, PairSelection::Missteered(4)),
     ] {
-        for version in Version::BOTH {
+        for version in IpVersion::BOTH {
             each_has_its_connections(version, wire, coalesce, selection);
         }
     }
 }
 
 fn each_has_its_connections(
-    version: Version,
+    version: IpVersion,
     wire: LinkConfig,
     coalesce: bool,
     selection: PairSelection,
@@ -143,7 +143,7 @@ fn each_has_its_connections(
 }
 
 /// Sends `frame` and returns what comes back.
-fn answers(version: Version, frame: &[u8], selection: PairSelection) -> Vec<Vec<u8>> {
+fn answers(version: IpVersion, frame: &[u8], selection: PairSelection) -> Vec<Vec<u8>> {
     let (mut engines, mut far, clock) =
         engines(version, 4, LinkConfig::default(), false, selection);
     let (_, tx) = far.split();
@@ -177,13 +177,13 @@ fn the_station_answers_once_wherever_the_question_arrives() {
     let group = solicited_node(CLIENT6);
     let asks6 = frame6(multicast_mac(group), &solicitation.packet(SERVER6, group));
     for (version, question, answer) in [
-        (Version::V4, asks4, [8, 6, 0, 2]),
-        (Version::V6, asks6, [0x86, 0xdd, 136, 0]),
+        (IpVersion::V4, asks4, [8, 6, 0, 2]),
+        (IpVersion::V6, asks6, [0x86, 0xdd, 136, 0]),
     ] {
         // The operation; type and code.
         let place = match version {
-            Version::V4 => 20..22,
-            Version::V6 => 54..56,
+            IpVersion::V4 => 20..22,
+            IpVersion::V6 => 54..56,
         };
         let right =
             |frame: &&Vec<u8>| frame[12..14] == answer[..2] && frame[place.clone()] == answer[2..];
@@ -196,14 +196,14 @@ fn the_station_answers_once_wherever_the_question_arrives() {
 
 /// Three engines, each of which has sent data to a host that says no more.
 struct Uploads {
-    version: Version,
+    version: IpVersion,
     engines: Vec<Engine<Pair>>,
     host: Host,
     clock: Clock,
 }
 
 impl Uploads {
-    fn new(version: Version, selection: PairSelection) -> Self {
+    fn new(version: IpVersion, selection: PairSelection) -> Self {
         let (mut engines, far, clock) =
             engines(version, 3, LinkConfig::default(), false, selection);
         let connected = Rc::new(Cell::new(0));
@@ -296,7 +296,7 @@ impl Uploads {
 
 #[test]
 fn who_sent_a_packet_too_big_hears_of_it() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let headers = too_big(version).2 as u16 + 20;
         for selection in [
             PairSelection::Steered,
@@ -324,7 +324,7 @@ fn who_sent_a_packet_too_big_hears_of_it() {
 #[test]
 fn each_engine_hears_that_a_neighbour_has_moved() {
     const OTHER_MAC: MacAddress = [2, 0, 0, 0, 0, 0x0c];
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         for selection in [
             PairSelection::Steered,
             PairSelection::Missteered(1),
@@ -375,7 +375,7 @@ fn a_route_comes_when_its_address_is_no_longer_optimistic() {
 
 #[test]
 fn a_worker_knows_what_it_was_told_and_nothing_else() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (near, _far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         let stack = Engine::new(near, [1; 32]).stack();
         let remote = version.server().ip();
@@ -433,7 +433,7 @@ fn without_a_port_that_leads_home_there_is_no_connection() {
 fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
     let wire = LinkConfig::default();
     let (mut engines, mut far, clock) =
-        engines(Version::V4, 2, wire, false, PairSelection::Steered);
+        engines(IpVersion::V4, 2, wire, false, PairSelection::Steered);
     let mut turn = || -> Vec<bool> {
         clock.advance(200);
         let now = Instant::from_micros(clock.now());
@@ -442,7 +442,7 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
     };
     assert_eq!(turn(), [false, false]);
     // The leader hears of a neighbour, and tells the other.
-    let frame = here(Version::V4, SERVER_MAC);
+    let frame = here(IpVersion::V4, SERVER_MAC);
     let (_, tx) = far.split();
     let mut copy = |room: &mut [u8]| room.copy_from_slice(&frame);
     tx.send(frame.len(), Offload::None, &mut copy).unwrap();
@@ -455,8 +455,8 @@ fn a_turn_tells_whether_anything_came_from_the_card_or_from_the_team() {
 fn what_a_worker_does_not_take_in_time_is_counted_as_lost() {
     let wire = LinkConfig::default();
     let (mut engines, mut far, clock) =
-        engines(Version::V4, 2, wire, false, PairSelection::Steered);
-    let frame = here(Version::V4, SERVER_MAC);
+        engines(IpVersion::V4, 2, wire, false, PairSelection::Steered);
+    let frame = here(IpVersion::V4, SERVER_MAC);
     for _ in 0..70 {
         let (_, tx) = far.split();
         let mut copy = |room: &mut [u8]| room.copy_from_slice(&frame);

@@ -1,7 +1,7 @@
 //! Segments that a download must not be changed by, at the wire of the running engine, over both IP versions.
 
 use super::forged::{Bench, FIRST, Forged, LEN, OPTIONS, STEP};
-use super::{Version, pattern};
+use super::{IpVersion, pattern};
 use crate::{IpAddr, Memory, Region};
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -11,7 +11,7 @@ use std::vec::Vec;
 use wireboot_tcp::{Duration, Flags};
 
 pub(super) fn each(test: impl Fn(Bench)) {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         test(Bench::downloading(version));
     }
 }
@@ -26,10 +26,10 @@ fn random() -> impl Iterator<Item = u32> {
 }
 
 /// Another host's or nobody's address on the link.
-fn stranger(version: Version) -> IpAddr {
+fn stranger(version: IpVersion) -> IpAddr {
     match version {
-        Version::V4 => IpAddr::from([10, 0, 0, 77]),
-        Version::V6 => "fe80::77".parse().unwrap(),
+        IpVersion::V4 => IpAddr::from([10, 0, 0, 77]),
+        IpVersion::V6 => "fe80::77".parse().unwrap(),
     }
 }
 
@@ -59,14 +59,14 @@ fn data_to_another_address() {
         let forged = bench.forged();
         let port = forged.destination.port();
         let all: &[&str] = match bench.version {
-            Version::V4 => &[
+            IpVersion::V4 => &[
                 "10.0.0.77",
                 "10.0.0.255",
                 "255.255.255.255",
                 "224.0.0.1",
                 "0.0.0.0",
             ],
-            Version::V6 => &[
+            IpVersion::V6 => &[
                 "fe80::77",
                 "ff02::1",
                 "ff02::1:ff00:a",
@@ -246,8 +246,8 @@ fn wrong_checksums() {
     each(|mut bench| {
         let frame = bench.forged().frame();
         let transport = match bench.version {
-            Version::V4 => 34,
-            Version::V6 => 54,
+            IpVersion::V4 => 34,
+            IpVersion::V6 => 54,
         };
         for at in [
             transport + 16,
@@ -259,7 +259,7 @@ fn wrong_checksums() {
             wrong[at] ^= 1;
             bench.ignores("TCP checksum", [wrong]);
         }
-        if bench.version == Version::V4 {
+        if bench.version == IpVersion::V4 {
             // Of the header alone: identification, time to live, checksum.
             for at in [14 + 4, 14 + 8, 14 + 10, 14 + 11] {
                 let mut wrong = frame.clone();
@@ -276,14 +276,14 @@ fn lengths_that_are_not_true() {
     each(|mut bench| {
         let frame = bench.forged().frame();
         let (ip_len, transport) = match bench.version {
-            Version::V4 => (16, 34),
-            Version::V6 => (18, 54),
+            IpVersion::V4 => (16, 34),
+            IpVersion::V6 => (18, 54),
         };
         let len = u16::from_be_bytes([frame[ip_len], frame[ip_len + 1]]);
         for wrong_len in [0, 19, 20, 39, len - 1, len + 1, u16::MAX] {
             let mut wrong = frame.clone();
             wrong[ip_len..ip_len + 2].copy_from_slice(&wrong_len.to_be_bytes());
-            if bench.version == Version::V4 {
+            if bench.version == IpVersion::V4 {
                 wrong[24..26].fill(0);
                 let sum = crate::checksum::compute(0, &wrong[14..34]).to_be_bytes();
                 wrong[24..26].copy_from_slice(&sum);
@@ -322,7 +322,7 @@ fn another_port_or_source_address() {
 /// An IPv6 packet between the mapped addresses (RFC 4291, section 2.5.5.2) of an IPv4 connection.
 #[test]
 fn mapped_addresses_are_nobodys() {
-    let mut bench = Bench::downloading(Version::V4);
+    let mut bench = Bench::downloading(IpVersion::V4);
     bench.stack.ipv6_up();
     bench.run_until_idle();
     let forged = bench.forged();
@@ -347,7 +347,7 @@ fn mapped_addresses_are_nobodys() {
 /// Acknowledgements of what was not sent do not make it faster (optimistic acknowledgements), and free nothing.
 #[test]
 fn acknowledgements_ahead_of_the_data() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let stack = bench.stack.clone();
         let sent = Rc::new(RefCell::new(None));

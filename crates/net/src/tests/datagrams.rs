@@ -1,7 +1,7 @@
 //! UDP at the wire of the running engine, over both IP versions.
 
 use super::forged::{Bench, packet, transport_checksum};
-use super::{CLIENT, CLIENT_MAC, SERVER, SERVER_MAC, Version};
+use super::{CLIENT, CLIENT_MAC, IpVersion, SERVER, SERVER_MAC};
 use crate::checksum;
 use crate::ipv6::ndisc::NeighborAdvertisement;
 use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac};
@@ -19,7 +19,7 @@ const PORT: u16 = 5000;
 pub(crate) type Log = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
 
 /// An engine whose port [`PORT`] keeps what comes.
-pub(crate) fn listening(version: Version) -> (Bench, Log) {
+pub(crate) fn listening(version: IpVersion) -> (Bench, Log) {
     let mut bench = Bench::silent(version);
     let log = Log::default();
     listen(&mut bench, &log);
@@ -39,11 +39,11 @@ pub(crate) fn listen(bench: &mut Bench, log: &Log) {
 }
 
 /// A datagram from the host's port 69 to [`PORT`] of `to`.
-pub(crate) fn datagram(version: Version, to: IpAddr, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn datagram(version: IpVersion, to: IpAddr, payload: &[u8]) -> Vec<u8> {
     datagram_to(version, SocketAddr::new(to, PORT), payload)
 }
 
-fn datagram_to(version: Version, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
+fn datagram_to(version: IpVersion, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let (to, port) = (to.ip(), to.port());
     let mut datagram = vec![0; 8];
     put(&mut datagram, 0, 69_u16.to_be_bytes());
@@ -55,13 +55,13 @@ fn datagram_to(version: Version, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     datagram
 }
 
-fn framed(version: Version, mac: [u8; 6], to: IpAddr, datagram: &[u8]) -> Vec<u8> {
+fn framed(version: IpVersion, mac: [u8; 6], to: IpAddr, datagram: &[u8]) -> Vec<u8> {
     packet(mac, (version.server().ip(), to), PROTOCOL_UDP, datagram)
 }
 
 /// What the host says in ICMP, about a packet of the engine's.
 pub(crate) fn icmp(
-    version: Version,
+    version: IpVersion,
     source: IpAddr,
     kind: u8,
     code: u8,
@@ -83,16 +83,16 @@ pub(crate) fn icmp(
     }
 }
 
-fn unreachable(version: Version) -> (u8, u8) {
+fn unreachable(version: IpVersion) -> (u8, u8) {
     match version {
-        Version::V4 => (3, 3),
-        Version::V6 => (1, 4),
+        IpVersion::V4 => (3, 3),
+        IpVersion::V6 => (1, 4),
     }
 }
 
 #[test]
 fn only_what_is_sent_to_us_arrives() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, log) = listening(version);
         let us = version.client();
         let whole = datagram(version, us, b"hello");
@@ -108,8 +108,8 @@ fn only_what_is_sent_to_us_arrives() {
             bench.send(&framed(version, mac, us, &whole));
         }
         let others: &[&str] = match version {
-            Version::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
-            Version::V6 => &["fe80::77", "ff02::1", "2001:db8::1", "::1"],
+            IpVersion::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
+            IpVersion::V6 => &["fe80::77", "ff02::1", "2001:db8::1", "::1"],
         };
         for other in others {
             let to = other.parse().unwrap();
@@ -133,8 +133,8 @@ fn only_what_is_sent_to_us_arrives() {
         let from = SocketAddr::new(version.server().ip(), 69);
         let hello = (from, b"hello".to_vec());
         match version {
-            Version::V4 => assert_eq!(*log.borrow(), [(from, b"plain".to_vec()), hello]),
-            Version::V6 => assert_eq!(*log.borrow(), [hello]),
+            IpVersion::V4 => assert_eq!(*log.borrow(), [(from, b"plain".to_vec()), hello]),
+            IpVersion::V6 => assert_eq!(*log.borrow(), [hello]),
         }
     }
 }
@@ -150,12 +150,12 @@ fn burst(bench: &mut Bench, frames: &[Vec<u8>]) {
 
 #[test]
 fn what_a_burst_has_shown_of_one_address_holds_for_that_one_alone() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, log) = listening(version);
         bench.run_until_idle();
         let other = match version {
-            Version::V4 => "10.0.0.77".parse().unwrap(),
-            Version::V6 => "fe80::77".parse().unwrap(),
+            IpVersion::V4 => "10.0.0.77".parse().unwrap(),
+            IpVersion::V6 => "fe80::77".parse().unwrap(),
         };
         let frames = [version.client(), other, version.client()]
             .map(|to| framed(version, CLIENT_MAC, to, &datagram(version, to, b"hello")));
@@ -166,16 +166,16 @@ fn what_a_burst_has_shown_of_one_address_holds_for_that_one_alone() {
 
 #[test]
 fn an_address_that_is_lost_within_a_burst_is_lost_for_what_follows() {
-    let (mut bench, log) = listening(Version::V6);
+    let (mut bench, log) = listening(IpVersion::V6);
     let address: Ipv6Addr = "2001:db8::5".parse().unwrap();
     assert!(bench.stack.add_ipv6(address));
     bench.turn();
     let to = address.into();
     let hello = framed(
-        Version::V6,
+        IpVersion::V6,
         CLIENT_MAC,
         to,
-        &datagram(Version::V6, to, b"hello"),
+        &datagram(IpVersion::V6, to, b"hello"),
     );
     let claim = NeighborAdvertisement {
         solicited: false,
@@ -191,7 +191,7 @@ fn an_address_that_is_lost_within_a_burst_is_lost_for_what_follows() {
 
 #[test]
 fn each_datagram_of_a_joined_unit_arrives() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, log) = listening(version);
         let config = NicConfig {
             coalesce: true,
@@ -223,10 +223,10 @@ fn each_datagram_of_a_joined_unit_arrives() {
 
 #[test]
 fn options_and_extension_headers_before_udp() {
-    let (mut bench, log) = listening(Version::V4);
-    let us = Version::V4.client();
-    let udp = datagram(Version::V4, us, b"options");
-    let plain = framed(Version::V4, CLIENT_MAC, us, &udp);
+    let (mut bench, log) = listening(IpVersion::V4);
+    let us = IpVersion::V4.client();
+    let udp = datagram(IpVersion::V4, us, b"options");
+    let plain = framed(IpVersion::V4, CLIENT_MAC, us, &udp);
     for options in [
         &[1, 1, 1, 0][..],
         &[148, 4, 0, 0],
@@ -247,12 +247,12 @@ fn options_and_extension_headers_before_udp() {
     }
     bench.run_until_idle();
     assert_eq!(log.borrow().len(), 3);
-    let (mut bench, log) = listening(Version::V6);
-    let (IpAddr::V6(us), IpAddr::V6(host)) = (Version::V6.client(), Version::V6.server().ip())
+    let (mut bench, log) = listening(IpVersion::V6);
+    let (IpAddr::V6(us), IpAddr::V6(host)) = (IpVersion::V6.client(), IpVersion::V6.server().ip())
     else {
         unreachable!()
     };
-    let udp = datagram(Version::V6, us.into(), b"headers");
+    let udp = datagram(IpVersion::V6, us.into(), b"headers");
     for (first, mut headers) in [
         // Hop-by-hop options with PadN, destination options with Pad1, both.
         (0, vec![17, 0, 1, 4, 0, 0, 0, 0]),
@@ -273,7 +273,7 @@ fn options_and_extension_headers_before_udp() {
 
 #[test]
 fn a_port_that_nobody_has_is_told() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.run_until_idle();
         bench.heard.clear();
@@ -282,8 +282,8 @@ fn a_port_that_nobody_has_is_told() {
         bench.send(&frame);
         bench.run_until_idle();
         let (protocol, transport) = match version {
-            Version::V4 => (23, 34),
-            Version::V6 => (20, 54),
+            IpVersion::V4 => (23, 34),
+            IpVersion::V6 => (20, 54),
         };
         let answer = |heard: &Vec<u8>| {
             heard[12..14] == frame[12..14]
@@ -302,7 +302,7 @@ fn a_port_that_nobody_has_is_told() {
 /// The port of a DHCP client, which takes what is sent to any address of IPv4.
 #[test]
 fn the_bootp_port_is_open_while_somebody_has_it() {
-    let mut bench = Bench::silent(Version::V4);
+    let mut bench = Bench::silent(IpVersion::V4);
     let log = Rc::new(RefCell::new(Vec::new()));
     let listen = |bench: &mut Bench, count: usize| {
         let (bootp, log) = (bench.stack.bootp(), log.clone());
@@ -314,8 +314,8 @@ fn the_bootp_port_is_open_while_somebody_has_it() {
         });
     };
     let says = |bench: &mut Bench, mac, to: IpAddr, payload: &[u8]| {
-        let datagram = datagram_to(Version::V4, SocketAddr::new(to, 68), payload);
-        bench.send(&framed(Version::V4, mac, to, &datagram));
+        let datagram = datagram_to(IpVersion::V4, SocketAddr::new(to, 68), payload);
+        bench.send(&framed(IpVersion::V4, mac, to, &datagram));
         bench.run_until_idle();
     };
     listen(&mut bench, 2);
@@ -335,7 +335,7 @@ fn the_bootp_port_is_open_while_somebody_has_it() {
 
 #[test]
 fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let host = SocketAddr::new(version.server().ip(), 69);
         let socket = bench.stack.udp_on(PORT);
@@ -347,8 +347,8 @@ fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
         let sent = bench.heard.iter().find(sent).unwrap()[14..].to_vec();
         let (kind, code) = unreachable(version);
         let stranger: IpAddr = match version {
-            Version::V4 => "10.0.0.77".parse().unwrap(),
-            Version::V6 => "fe80::77".parse().unwrap(),
+            IpVersion::V4 => "10.0.0.77".parse().unwrap(),
+            IpVersion::V6 => "fe80::77".parse().unwrap(),
         };
         let ports = sent.len() - 15;
         let mut other_port = sent.clone();
@@ -379,7 +379,7 @@ fn who_says_that_nobody_listens_is_believed_when_it_is_the_host() {
 /// RFC 1122, section 3.2.2: no error for what came to many, or to somebody else.
 #[test]
 fn nobody_is_told_of_a_port_that_was_not_asked_for_here_alone() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.run_until_idle();
         bench.heard.clear();
@@ -393,8 +393,8 @@ fn nobody_is_told_of_a_port_that_was_not_asked_for_here_alone() {
             bench.send(&frame);
         }
         let others: &[&str] = match version {
-            Version::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
-            Version::V6 => &["fe80::77", "ff02::1", "2001:db8::1", "::1"],
+            IpVersion::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
+            IpVersion::V6 => &["fe80::77", "ff02::1", "2001:db8::1", "::1"],
         };
         for other in others {
             let to = other.parse().unwrap();
@@ -408,7 +408,7 @@ fn nobody_is_told_of_a_port_that_was_not_asked_for_here_alone() {
 
 #[test]
 fn a_port_is_its_sockets_until_that_is_dropped() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, log) = listening(version);
         let us = version.client();
         let other = bench.stack.udp_on(PORT + 1);
@@ -429,7 +429,7 @@ fn a_port_is_its_sockets_until_that_is_dropped() {
 /// RFC 6056: any port of the ephemeral ones, and none that is taken.
 #[test]
 fn sockets_have_ports_of_their_own() {
-    let bench = Bench::silent(Version::V4);
+    let bench = Bench::silent(IpVersion::V4);
     let sockets: Vec<_> = (0..1000).map(|_| bench.stack.udp()).collect();
     let mut ports: Vec<u16> = sockets.iter().map(|socket| socket.port()).collect();
     ports.sort_unstable();
@@ -442,7 +442,7 @@ fn sockets_have_ports_of_their_own() {
 /// RFC 2131, section 4.1: a client without an address sends to all, from 0.0.0.0.
 #[test]
 fn a_dhcp_client_without_an_address_sends_to_all() {
-    let mut bench = Bench::silent(Version::V4);
+    let mut bench = Bench::silent(IpVersion::V4);
     bench.stack.unconfigure();
     let bootp = bench.stack.bootp();
     bench.run_until_idle();
@@ -464,10 +464,10 @@ fn a_dhcp_client_without_an_address_sends_to_all() {
 /// RFC 1812, section 4.3.2.3, and RFC 4443, section 2.4: an error message has as much of the packet as fits into the smallest MTU.
 #[test]
 fn an_error_message_fits_into_the_smallest_mtu() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (transport, longest) = match version {
-            Version::V4 => (34, 576),
-            Version::V6 => (54, 1280),
+            IpVersion::V4 => (34, 576),
+            IpVersion::V6 => (54, 1280),
         };
         let mut bench = Bench::silent(version);
         let us = version.client();

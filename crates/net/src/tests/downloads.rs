@@ -2,7 +2,7 @@
 
 use super::forged::{Bench, tcp};
 use super::server::{FileServer, FileServerEnd};
-use super::{CLIENT, PATIENCE, REQUEST, SERVER, Version, pattern};
+use super::{CLIENT, IpVersion, PATIENCE, REQUEST, SERVER, pattern};
 use crate::{Engine, Ipv4Addr, Ipv6Addr, Memory, NetError, Region};
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use wireboot_ring::{HeapBlock, prefix};
 use wireboot_tcp::{Duration, Flags, Instant};
 
 struct Case {
-    version: Version,
+    version: IpVersion,
     file: Vec<u8>,
     wire: LinkConfig,
     nic: NicConfig,
@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 impl Case {
-    fn new(version: Version, file: Vec<u8>) -> Self {
+    fn new(version: IpVersion, file: Vec<u8>) -> Self {
         Self {
             version,
             nic: NicConfig {
@@ -179,7 +179,7 @@ async fn download(
 
 #[test]
 fn a_clean_wire_is_filled() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let case = Case::new(version, pattern(4_000_000));
         let outcome = case.run();
         assert!(outcome.whole() == case.file);
@@ -192,7 +192,7 @@ fn a_clean_wire_is_filled() {
 /// any other.
 #[test]
 fn a_first_unit_beyond_the_buffer_costs_one_repair() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut case = Case::new(version, pattern(238_157));
         case.wire.latency_micros = 8208;
         case.nic.coalesce = true;
@@ -206,7 +206,7 @@ fn a_first_unit_beyond_the_buffer_costs_one_repair() {
 
 #[test]
 fn large_units_and_scattered_parts_arrive_whole() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut case = Case::new(version, pattern(2_000_000));
         case.nic.coalesce = true;
         case.nic.part_len = Some(4096);
@@ -216,7 +216,7 @@ fn large_units_and_scattered_parts_arrive_whole() {
 
 #[test]
 fn a_reset_is_an_error_after_what_came_before() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut case = Case::new(version, pattern(2_000_000));
         case.end = FileServerEnd::Reset(1_000_000);
         let outcome = case.run();
@@ -253,7 +253,7 @@ fn receive_frames_to_probe_are_counted_until_they_are_lost() {
 
 #[test]
 fn a_lone_connection_fills_a_long_path() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         // 1 Gbit/s and 100 ms: 12.5 MB under way.
         let mut case = Case::new(version, pattern(40_000_000));
         case.wire.latency_micros = 50_000;
@@ -265,8 +265,8 @@ fn a_lone_connection_fills_a_long_path() {
         assert!(outcome.whole() == case.file);
         // 320 ms for the bytes, and their headers: once the window is open the wire is never idle.
         let payload = match version {
-            Version::V4 => 1460,
-            Version::V6 => 1440,
+            IpVersion::V4 => 1460,
+            IpVersion::V6 => 1440,
         };
         let wire = 320_000 * 1514 / payload;
         let took = outcome.all - outcome.half;
@@ -280,10 +280,10 @@ fn a_lone_connection_fills_a_long_path() {
 
 #[test]
 fn four_connections_do_not_overrun_a_small_ring() {
-    Version::BOTH.into_iter().for_each(four_connections);
+    IpVersion::BOTH.into_iter().for_each(four_connections);
 }
 
-fn four_connections(version: Version) {
+fn four_connections(version: IpVersion) {
     let wire = LinkConfig::default();
     let (mut near, far) = sim::link(wire, wire, 1);
     near.configure(NicConfig {
@@ -340,7 +340,7 @@ fn four_connections(version: Version) {
 fn a_closed_port_refuses_and_a_silent_host_times_out() {
     let silent4 = Ipv4Addr::new(10, 0, 0, 9).into();
     let silent6 = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9).into();
-    for (version, silent) in [(Version::V4, silent4), (Version::V6, silent6)] {
+    for (version, silent) in [(IpVersion::V4, silent4), (IpVersion::V6, silent6)] {
         let (near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         let clock = near.clock();
         let mut server = FileServer::new(far, Vec::new(), 1, 4096);
@@ -414,8 +414,8 @@ fn an_address_in_use_is_noticed() {
     assert_eq!(*found.borrow(), Some((Some([2, 0, 0, 0, 0, 0x0b]), None)));
 }
 
-fn version(v6: bool) -> Version {
-    if v6 { Version::V6 } else { Version::V4 }
+fn version(v6: bool) -> IpVersion {
+    if v6 { IpVersion::V6 } else { IpVersion::V4 }
 }
 
 proptest! {
@@ -489,7 +489,7 @@ proptest! {
 /// The windows of all connections together promise no more than the ring has room for, but for the two segments that each may have.
 #[test]
 fn a_newcomer_gets_what_the_others_leave_of_the_ring() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         // 38 of 40 buffers are TCP's, of 1460 bytes each: less than the file.
         let mut bench = Bench::by_a_small_ring(version, 40);
         let (_, first) = bench.window();
@@ -517,7 +517,7 @@ fn a_newcomer_gets_what_the_others_leave_of_the_ring() {
 /// Found by chance: a gap behind a window that was used up, of which the peer was told 0. It probed a byte each 8 s, and the window stayed closed for the gap.
 #[test]
 fn a_gap_keeps_no_window_closed() {
-    let mut case = Case::new(Version::V6, pattern(208_577));
+    let mut case = Case::new(IpVersion::V6, pattern(208_577));
     case.seed = 2_314_615_565_424_925_397;
     case.wire = LinkConfig {
         loss: 0.018494588540240078,

@@ -1,7 +1,7 @@
 //! Echo sockets, at the wire of the running engine.
 
 use super::forged::{Bench, packet, transport_checksum};
-use super::{CLIENT_MAC, Version};
+use super::{CLIENT_MAC, IpVersion};
 use crate::checksum;
 use crate::packet::{PROTOCOL_ICMP, put};
 use crate::{EchoSocket, NetError, Parts};
@@ -12,26 +12,26 @@ use std::vec::Vec;
 const ICMPV6: u8 = 58;
 
 /// Where the ICMP message begins in a frame.
-fn start(version: Version) -> usize {
+fn start(version: IpVersion) -> usize {
     match version {
-        Version::V4 => 34,
-        Version::V6 => 54,
+        IpVersion::V4 => 34,
+        IpVersion::V6 => 54,
     }
 }
 
-fn protocol(version: Version) -> u8 {
+fn protocol(version: IpVersion) -> u8 {
     match version {
-        Version::V4 => PROTOCOL_ICMP,
-        Version::V6 => ICMPV6,
+        IpVersion::V4 => PROTOCOL_ICMP,
+        IpVersion::V6 => ICMPV6,
     }
 }
 
 /// A frame with `message`, its checksum set.
-fn icmp(version: Version, ends: (IpAddr, IpAddr), mut message: Vec<u8>) -> Vec<u8> {
+fn icmp(version: IpVersion, ends: (IpAddr, IpAddr), mut message: Vec<u8>) -> Vec<u8> {
     put(&mut message, 2, [0, 0]);
     let sum = match version {
-        Version::V4 => checksum::compute(0, &message).to_be_bytes(),
-        Version::V6 => transport_checksum(ends, ICMPV6, &message),
+        IpVersion::V4 => checksum::compute(0, &message).to_be_bytes(),
+        IpVersion::V6 => transport_checksum(ends, ICMPV6, &message),
     };
     put(&mut message, 2, sum);
     packet(CLIENT_MAC, ends, protocol(version), &message)
@@ -40,8 +40,8 @@ fn icmp(version: Version, ends: (IpAddr, IpAddr), mut message: Vec<u8>) -> Vec<u
 /// The frames with echo requests that the engine has sent.
 fn requests(bench: &Bench) -> Vec<Vec<u8>> {
     let (at, kind) = match bench.version {
-        Version::V4 => (23, 8),
-        Version::V6 => (20, 128),
+        IpVersion::V4 => (23, 8),
+        IpVersion::V6 => (20, 128),
     };
     let is_request = |frame: &&Vec<u8>| {
         frame.get(at) == Some(&protocol(bench.version))
@@ -61,18 +61,18 @@ fn asked(bench: &mut Bench) -> (EchoSocket, Vec<u8>) {
 }
 
 /// The answer to a request: another type, the other way (RFC 792, RFC 4443 section 4.2).
-fn answer(version: Version, request: &[u8]) -> Vec<u8> {
+fn answer(version: IpVersion, request: &[u8]) -> Vec<u8> {
     let mut message = request[start(version)..].to_vec();
     message[0] = match version {
-        Version::V4 => 0,
-        Version::V6 => 129,
+        IpVersion::V4 => 0,
+        IpVersion::V6 => 129,
     };
     message
 }
 
 #[test]
 fn a_request_is_as_long_as_asked_and_may_not_be_cut() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.answers = true;
         let (_socket, request) = asked(&mut bench);
@@ -81,19 +81,19 @@ fn a_request_is_as_long_as_asked_and_may_not_be_cut() {
         assert_eq!((message[1], &message[6..8]), (0, &[0, 7][..]));
         let ends = (version.client(), version.server().ip());
         match version {
-            Version::V4 => {
+            IpVersion::V4 => {
                 // Don't Fragment (RFC 791).
                 assert_eq!(request[20], 0x40);
                 assert!(checksum::verify(0, Parts::new(&[message])));
             }
-            Version::V6 => assert_eq!(request, icmp_from_us(ends, message)),
+            IpVersion::V6 => assert_eq!(request, icmp_from_us(ends, message)),
         }
     }
 }
 
 /// The same message from the engine's card to the host's, its checksum made here.
 fn icmp_from_us(ends: (IpAddr, IpAddr), message: &[u8]) -> Vec<u8> {
-    let mut frame = icmp(Version::V6, ends, message.to_vec());
+    let mut frame = icmp(IpVersion::V6, ends, message.to_vec());
     put(&mut frame, 0, super::SERVER_MAC);
     put(&mut frame, 6, CLIENT_MAC);
     frame
@@ -101,7 +101,7 @@ fn icmp_from_us(ends: (IpAddr, IpAddr), message: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_reply_comes_to_the_socket_of_its_host_and_identifier() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.answers = true;
         let (socket, request) = asked(&mut bench);
@@ -136,7 +136,7 @@ fn a_reply_comes_to_the_socket_of_its_host_and_identifier() {
 /// A reply that was cut on its way says nothing of how long packets may be.
 #[test]
 fn a_reply_in_fragments_is_not_taken() {
-    let version = Version::V4;
+    let version = IpVersion::V4;
     let mut bench = Bench::silent(version);
     bench.answers = true;
     let (socket, request) = asked(&mut bench);
@@ -157,7 +157,7 @@ fn a_reply_in_fragments_is_not_taken() {
 
 #[test]
 fn who_says_that_a_request_is_too_long_is_heard_if_it_was_one() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.answers = true;
         let (socket, request) = asked(&mut bench);
@@ -166,8 +166,8 @@ fn who_says_that_a_request_is_too_long_is_heard_if_it_was_one() {
         let long = requests(&bench).pop().unwrap();
         let says = |request: &[u8], mtu: u16| {
             let (kind, code) = match version {
-                Version::V4 => (3, 4),
-                Version::V6 => (2, 0),
+                IpVersion::V4 => (3, 4),
+                IpVersion::V6 => (2, 0),
             };
             let mut message = vec![kind, code, 0, 0, 0, 0];
             message.extend(mtu.to_be_bytes());
@@ -196,9 +196,9 @@ fn who_says_that_a_request_is_too_long_is_heard_if_it_was_one() {
 
 #[test]
 fn what_cannot_leave_is_refused() {
-    let mut bench = Bench::silent(Version::V4);
+    let mut bench = Bench::silent(IpVersion::V4);
     bench.answers = false;
-    let socket = bench.stack.echo(Version::V4.server().ip());
+    let socket = bench.stack.echo(IpVersion::V4.server().ip());
     assert_eq!(socket.send(0, 1501), Err(NetError::TooLong));
     let nowhere = bench.stack.echo("192.0.2.1".parse().unwrap());
     assert_eq!(nowhere.send(0, 100), Err(NetError::Unreachable));
@@ -212,7 +212,7 @@ fn what_cannot_leave_is_refused() {
 /// A next hop is asked for its Ethernet address by whoever wants to know it.
 #[test]
 fn a_next_hop_that_answers_is_known() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let server = version.server().ip();
         assert!(!bench.stack.resolves(server));
@@ -224,13 +224,13 @@ fn a_next_hop_that_answers_is_known() {
         bench.run_until_idle();
         assert!(!bench.stack.resolves(stranger));
     }
-    let bench = Bench::silent(Version::V4);
+    let bench = Bench::silent(IpVersion::V4);
     assert!(!bench.stack.resolves("192.0.2.1".parse().unwrap()));
 }
 
 #[test]
 fn a_dropped_socket_is_gone_and_the_others_are_not() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.answers = true;
         let (socket, request) = asked(&mut bench);

@@ -1,6 +1,6 @@
 //! A host that an engine downloads from, and that can send any frame.
 
-use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER_MAC, Version, pattern};
+use super::{CLIENT, CLIENT_MAC, CLIENT6, IpVersion, SERVER_MAC, pattern};
 use crate::checksum;
 use crate::ipv6::header::Packet;
 use crate::ipv6::ndisc::{self, Message, NeighborAdvertisement};
@@ -115,7 +115,7 @@ pub(crate) struct Snapshot {
 }
 
 pub(crate) struct Bench {
-    pub version: Version,
+    pub version: IpVersion,
     pub engine: Engine<SimNic>,
     pub stack: Stack,
     pub far: SimNic,
@@ -140,17 +140,17 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// A download of which ten segments have come.
-    pub(crate) fn downloading(version: Version) -> Self {
+    pub(crate) fn downloading(version: IpVersion) -> Self {
         Self::with(version, &OPTIONS, true)
     }
 
     /// A download from a host with these options in its SYN; `acknowledges`: it has said that the request came.
-    pub(crate) fn with(version: Version, options: &[u8], acknowledges: bool) -> Self {
+    pub(crate) fn with(version: IpVersion, options: &[u8], acknowledges: bool) -> Self {
         Self::silent(version).asks(options, acknowledges)
     }
 
     /// A download like that of [`Self::downloading`], by a card whose ring has so many buffers.
-    pub(crate) fn by_a_small_ring(version: Version, receive_frames: usize) -> Self {
+    pub(crate) fn by_a_small_ring(version: IpVersion, receive_frames: usize) -> Self {
         let nic = NicConfig {
             receive_frames,
             ..NicConfig::new(CLIENT_MAC)
@@ -159,7 +159,7 @@ impl Bench {
     }
 
     /// The same by a card that writes payload to its place.
-    pub(crate) fn placing(version: Version) -> Self {
+    pub(crate) fn placing(version: IpVersion) -> Self {
         let nic = NicConfig {
             receive_frames: 12,
             places: true,
@@ -212,11 +212,11 @@ impl Bench {
     }
 
     /// Nothing has been asked of the engine.
-    pub(crate) fn silent(version: Version) -> Self {
+    pub(crate) fn silent(version: IpVersion) -> Self {
         Self::on(version, NicConfig::new(CLIENT_MAC))
     }
 
-    fn on(version: Version, nic: NicConfig) -> Self {
+    fn on(version: IpVersion, nic: NicConfig) -> Self {
         let (mut near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         near.configure(nic);
         let clock = near.clock();
@@ -355,8 +355,10 @@ impl Bench {
     fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let host = self.host().ip();
         let right = match (self.version, parse(&lent(frame, &[frame]), &CLIENT_MAC)) {
-            (Version::V4, Some(Received::Arp(arp))) => !arp.reply && IpAddr::V4(arp.target) == host,
-            (Version::V6, Some(Received::V6(_))) => {
+            (IpVersion::V4, Some(Received::Arp(arp))) => {
+                !arp.reply && IpAddr::V4(arp.target) == host
+            }
+            (IpVersion::V6, Some(Received::V6(_))) => {
                 let packet = Packet::parse(&frame[14..]).unwrap();
                 let said = ndisc::parse(&packet, packet.payload);
                 matches!(said, Some(Message::NeighborSolicitation(said)) if IpAddr::V6(said.target) == host)
@@ -476,7 +478,7 @@ impl Bench {
 }
 
 /// Says that the host has this Ethernet address, as an answer.
-pub(crate) fn here(version: Version, mac: MacAddress) -> Vec<u8> {
+pub(crate) fn here(version: IpVersion, mac: MacAddress) -> Vec<u8> {
     has(version.server().ip(), mac)
 }
 

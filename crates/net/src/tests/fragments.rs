@@ -2,7 +2,7 @@
 
 use super::datagrams::{Log, datagram, listen, listening};
 use super::forged::{Bench, STEP, frame6, packet};
-use super::{CLIENT_MAC, Version, pattern};
+use super::{CLIENT_MAC, IpVersion, pattern};
 use crate::checksum;
 use crate::ipv6::header;
 use crate::packet::{PROTOCOL_TCP, PROTOCOL_UDP, put};
@@ -17,7 +17,7 @@ fn piece(source: IpAddr, protocol: u8, id: u16, whole: &[u8], range: Range<usize
     let (offset, payload) = (range.start as u16, &whole[range]);
     match source {
         IpAddr::V4(_) => {
-            let ends = (source, Version::V4.client());
+            let ends = (source, IpVersion::V4.client());
             let mut frame = packet(CLIENT_MAC, ends, protocol, payload);
             put(&mut frame, 18, id.to_be_bytes());
             let place = (u16::from(more) << 13) | (offset / 8);
@@ -28,7 +28,7 @@ fn piece(source: IpAddr, protocol: u8, id: u16, whole: &[u8], range: Range<usize
             frame
         }
         IpAddr::V6(source) => {
-            let IpAddr::V6(us) = Version::V6.client() else {
+            let IpAddr::V6(us) = IpVersion::V6.client() else {
                 unreachable!()
             };
             let mut fragment = vec![protocol, 0];
@@ -49,13 +49,13 @@ fn pieces(source: IpAddr, protocol: u8, id: u16, whole: &[u8], len: usize) -> Ve
         .collect()
 }
 
-fn host(version: Version) -> IpAddr {
+fn host(version: IpVersion) -> IpAddr {
     version.server().ip()
 }
 
 #[test]
 fn a_datagram_in_fragments_arrives_whole_in_any_order() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, log) = listening(version);
         let payload = pattern(5000);
         let udp = datagram(version, version.client(), &payload);
@@ -76,7 +76,7 @@ fn a_datagram_in_fragments_arrives_whole_in_any_order() {
 
 #[test]
 fn pieces_that_overlap_are_nothing() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, log) = listening(version);
         let udp = datagram(version, version.client(), &pattern(2000));
         let mut evil = udp.clone();
@@ -105,11 +105,11 @@ fn pieces_that_overlap_are_nothing() {
 /// A forged segment whose flags or place come in a second piece, past a filter that looks at the first one.
 #[test]
 fn tiny_pieces_of_a_segment() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::downloading(version);
         let headers = match version {
-            Version::V4 => 34,
-            Version::V6 => 54,
+            IpVersion::V4 => 34,
+            IpVersion::V6 => 54,
         };
         // Right but for its pieces: were they taken, its bytes would be.
         let segment = bench.forged().frame()[headers..].to_vec();
@@ -132,15 +132,15 @@ fn tiny_pieces_of_a_segment() {
 
 #[test]
 fn a_flood_of_pieces_stops_nothing() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::downloading(version);
         let log = Log::default();
         listen(&mut bench, &log);
         let udp = datagram(version, version.client(), &pattern(3000));
         let source = |n: u16| -> IpAddr {
             match version {
-                Version::V4 => IpAddr::from([10, 0, (n >> 8) as u8, n as u8]),
-                Version::V6 => IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 1, n]),
+                IpVersion::V4 => IpAddr::from([10, 0, (n >> 8) as u8, n as u8]),
+                IpVersion::V6 => IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 1, n]),
             }
         };
         let flood = (0..1000).map(|n| piece(source(n % 300 + 256), PROTOCOL_UDP, n, &udp, 0..1000));

@@ -1,7 +1,7 @@
 //! What [`crate::packet`] reads of frames.
 
 use super::forged::{Forged, arp, packet, transport_checksum};
-use super::{CLIENT_MAC, SERVER, SERVER_MAC, Version};
+use super::{CLIENT_MAC, IpVersion, SERVER, SERVER_MAC};
 use crate::checksum;
 use crate::packet::{
     ETHERNET_HEADER, Ends, IPV4_HEADER, PROTOCOL_TCP, PROTOCOL_UDP, Received, Tcp, Udp, is_host,
@@ -85,7 +85,7 @@ fn sealed(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-fn segment(version: Version) -> Forged {
+fn segment(version: IpVersion) -> Forged {
     Forged {
         to: CLIENT_MAC,
         source: version.server(),
@@ -115,9 +115,9 @@ fn datagram(source: SocketAddr, destination: SocketAddr) -> (Vec<u8>, Read) {
 }
 
 /// Usual frames, and what is to be read in them.
-fn frames() -> Vec<(Version, Vec<u8>, Read)> {
+fn frames() -> Vec<(IpVersion, Vec<u8>, Read)> {
     let mut frames = Vec::new();
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let forged = segment(version);
         let read = Read::Tcp(
             Ends::new(forged.source, forged.destination),
@@ -148,24 +148,24 @@ fn headers_are_read_whatever_the_network_may_change_in_them() {
         is_read(&[&frame[..], &[0xa5; 9]].concat());
         // Service, identification and the bit that forbids fragments, hop limit; service and flow label.
         let other: &[(usize, u8)] = match version {
-            Version::V4 => &[(1, 0xff), (4, 0xff), (5, 0xff), (6, 0x40), (8, 0xff)],
-            Version::V6 => &[(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)],
+            IpVersion::V4 => &[(1, 0xff), (4, 0xff), (5, 0xff), (6, 0x40), (8, 0xff)],
+            IpVersion::V6 => &[(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)],
         };
         for (at, bits) in other {
             let mut frame = frame.clone();
             frame[ETHERNET_HEADER + at] ^= bits;
             match version {
-                Version::V4 => is_read(&sealed(frame)),
-                Version::V6 => is_read(&frame),
+                IpVersion::V4 => is_read(&sealed(frame)),
+                IpVersion::V6 => is_read(&frame),
             }
         }
     }
 }
 
 /// Bytes that no checksum holds: the sender's address on the link; service, flow label and hop limit of IPv6.
-fn is_free(version: Version, byte: usize) -> bool {
+fn is_free(version: IpVersion, byte: usize) -> bool {
     let ip = byte.wrapping_sub(ETHERNET_HEADER);
-    (6..12).contains(&byte) || version == Version::V6 && (matches!(ip, 1..4 | 7))
+    (6..12).contains(&byte) || version == IpVersion::V6 && (matches!(ip, 1..4 | 7))
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_frame_with_a_wrong_bit_is_not_read() {
             let mut wrong = frame.clone();
             wrong[byte] ^= mask;
             // The other half of this byte is the version, which must be 6.
-            let service = version == Version::V6 && byte == ETHERNET_HEADER && mask < 0x10;
+            let service = version == IpVersion::V6 && byte == ETHERNET_HEADER && mask < 0x10;
             let to_many = (byte, mask) == (0, 1);
             let found = both(&wrong, Checksum::Unverified);
             if is_free(version, byte) || service {
@@ -195,13 +195,13 @@ fn a_frame_with_a_wrong_bit_is_not_read() {
 
 #[test]
 fn headers_with_other_lengths_versions_and_ends() {
-    let forged = segment(Version::V4);
+    let forged = segment(IpVersion::V4);
     for header in [0x44, 0x55, 0x75] {
         let mut frame = forged.frame();
         frame[ETHERNET_HEADER] = header;
         assert_eq!(both(&sealed(frame), Checksum::Trusted), None);
     }
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut forged = segment(version);
         forged.options = vec![1, 1, 1, 0];
         let found = both(&forged.frame(), Checksum::Unverified);
@@ -222,14 +222,14 @@ fn headers_with_other_lengths_versions_and_ends() {
         source,
         destination,
         ..
-    } = segment(Version::V6);
+    } = segment(IpVersion::V6);
     for (source, destination) in [
         (SocketAddr::new(mapped, 80), destination),
         (source, SocketAddr::new(mapped, 80)),
     ] {
         let (frame, _) = datagram(source, destination);
         assert_eq!(both(&frame, Checksum::Trusted), None);
-        let mut forged = segment(Version::V6);
+        let mut forged = segment(IpVersion::V6);
         (forged.source, forged.destination) = (source, destination);
         assert_eq!(both(&forged.frame(), Checksum::Trusted), None);
     }

@@ -1,7 +1,7 @@
 //! Echo requests (RFC 792, RFC 4443), at the wire of the running engine.
 
 use super::forged::{Bench, has, packet, transport_checksum};
-use super::{CLIENT_MAC, SERVER_MAC, Version};
+use super::{CLIENT_MAC, IpVersion, SERVER_MAC};
 use crate::checksum;
 use crate::packet::{PROTOCOL_ICMP, put};
 use core::net::IpAddr;
@@ -25,22 +25,22 @@ fn echo(kind: u8, to: MacAddress, ends: (IpAddr, IpAddr)) -> Vec<u8> {
     packet(to, ends, protocol, &message)
 }
 
-fn request(version: Version, to: MacAddress, ends: (IpAddr, IpAddr)) -> Vec<u8> {
+fn request(version: IpVersion, to: MacAddress, ends: (IpAddr, IpAddr)) -> Vec<u8> {
     let kind = match version {
-        Version::V4 => 8,
-        Version::V6 => 128,
+        IpVersion::V4 => 8,
+        IpVersion::V6 => 128,
     };
     echo(kind, to, ends)
 }
 
 /// What the answer to it looks like behind the Ethernet header.
-fn reply(version: Version, ends: (IpAddr, IpAddr)) -> Vec<u8> {
+fn reply(version: IpVersion, ends: (IpAddr, IpAddr)) -> Vec<u8> {
     let kind = match version {
-        Version::V4 => 0,
-        Version::V6 => 129,
+        IpVersion::V4 => 0,
+        IpVersion::V6 => 129,
     };
     let mut reply = echo(kind, CLIENT_MAC, (ends.1, ends.0)).split_off(14);
-    if version == Version::V6 {
+    if version == IpVersion::V6 {
         // The hop limit of neighbour discovery does no harm.
         reply[7] = 0;
     }
@@ -50,19 +50,19 @@ fn reply(version: Version, ends: (IpAddr, IpAddr)) -> Vec<u8> {
 /// Echo replies that the engine has sent.
 fn replies(bench: &Bench) -> Vec<(MacAddress, Vec<u8>)> {
     let (at, kind) = match bench.version {
-        Version::V4 => (34, 0),
-        Version::V6 => (54, 129),
+        IpVersion::V4 => (34, 0),
+        IpVersion::V6 => (54, 129),
     };
     let protocol = match bench.version {
-        Version::V4 => (23, PROTOCOL_ICMP),
-        Version::V6 => (20, ICMPV6),
+        IpVersion::V4 => (23, PROTOCOL_ICMP),
+        IpVersion::V6 => (20, ICMPV6),
     };
     let ours = |frame: &&Vec<u8>| {
         frame.get(protocol.0) == Some(&protocol.1) && frame.get(at) == Some(&kind)
     };
     let all = bench.heard.iter().filter(ours).map(|frame| {
         let mut packet = frame[14..].to_vec();
-        if bench.version == Version::V6 {
+        if bench.version == IpVersion::V6 {
             packet[7] = 0;
         }
         (*frame.first_chunk().unwrap(), packet)
@@ -72,7 +72,7 @@ fn replies(bench: &Bench) -> Vec<(MacAddress, Vec<u8>)> {
 
 #[test]
 fn an_echo_request_is_answered() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let ends = (version.server().ip(), version.client());
         bench.send(&request(version, CLIENT_MAC, ends));
@@ -84,15 +84,15 @@ fn an_echo_request_is_answered() {
 /// To us at both layers, and whole, or nothing (RFC 1122, section 3.3.6).
 #[test]
 fn what_is_not_to_us_is_not_answered() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let ends = (version.server().ip(), version.client());
         for to in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1]] {
             bench.send(&request(version, to, ends));
         }
         let others: &[&str] = match version {
-            Version::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
-            Version::V6 => &["fe80::77", "2001:db8::1", "ff02::1", "::1"],
+            IpVersion::V4 => &["10.0.0.77", "10.0.0.255", "255.255.255.255", "224.0.0.1"],
+            IpVersion::V6 => &["fe80::77", "2001:db8::1", "ff02::1", "::1"],
         };
         for other in others {
             let ends = (ends.0, other.parse().unwrap());
@@ -100,8 +100,8 @@ fn what_is_not_to_us_is_not_answered() {
         }
         let right = request(version, CLIENT_MAC, ends);
         let start = match version {
-            Version::V4 => 34,
-            Version::V6 => 54,
+            IpVersion::V4 => 34,
+            IpVersion::V6 => 54,
         };
         // Another code, another sum, another byte.
         for at in [start + 1, start + 3, right.len() - 1] {
@@ -117,7 +117,7 @@ fn what_is_not_to_us_is_not_answered() {
 /// Answers that wait for a neighbour leave room for what this machine has to say.
 #[test]
 fn few_answers_wait_for_a_stranger() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let stranger = version.stranger();
         let ends = (stranger, version.client());

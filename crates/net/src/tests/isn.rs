@@ -1,6 +1,6 @@
 //! Initial sequence numbers and ports of many connections.
 
-use super::Version;
+use super::IpVersion;
 use super::forged::{Bench, tcp};
 use crate::NetError;
 use std::vec;
@@ -34,7 +34,7 @@ fn linear_complexity(bits: &[bool]) -> usize {
 #[test]
 fn initial_sequence_numbers_cannot_be_foretold() {
     const COUNT: usize = 1000;
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let stack = bench.stack.clone();
         bench.engine.spawn(async move {

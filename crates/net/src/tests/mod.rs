@@ -27,7 +27,7 @@ use core::net::SocketAddr;
 use std::vec::Vec;
 use wireboot_nic::Nic;
 
-pub(crate) use crate::packet::Version;
+pub(crate) use crate::packet::IpVersion;
 
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -41,7 +41,7 @@ pub(crate) const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 pub(crate) const PATIENCE: Duration = Duration::from_secs(200);
 pub(crate) const REQUEST: &[u8] = b"give me the file";
 
-impl Version {
+impl IpVersion {
     pub(crate) const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
     pub(crate) fn client(self) -> IpAddr {

@@ -1,7 +1,7 @@
 //! ARP, neighbour discovery and router advertisements that lie, at the wire of the running engine.
 
 use super::forged::{Bench, arp, frame6, has, transport_checksum};
-use super::{CLIENT, CLIENT_MAC, CLIENT6, SERVER, SERVER_MAC, SERVER6, Version};
+use super::{CLIENT, CLIENT_MAC, CLIENT6, IpVersion, SERVER, SERVER_MAC, SERVER6};
 use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac, ndisc::NeighborAdvertisement};
 use crate::packet::put;
 use crate::{Engine, IpAddr, Ipv4Addr, Ipv6Addr, NetError};
@@ -26,7 +26,7 @@ const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xfe);
 const GLOBAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe);
 
 /// An engine that has asked for the host's Ethernet address and wants to send a SYN there.
-fn asking(version: Version) -> Bench {
+fn asking(version: IpVersion) -> Bench {
     let mut bench = Bench::silent(version);
     bench.answers = false;
     let stack = bench.stack.clone();
@@ -41,7 +41,7 @@ fn asking(version: Version) -> Bench {
 
 #[test]
 fn an_answer_that_names_no_station_is_none() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = asking(version);
         for mac in NOBODY {
             let answer = bench.here(mac);
@@ -59,7 +59,7 @@ fn an_answer_that_names_no_station_is_none() {
 /// [`Bench`] watches that all goes to the host's Ethernet address.
 #[test]
 fn a_download_stays_with_its_host() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::downloading(version);
         let answers = NOBODY.map(|mac| bench.here(mac));
         bench.ignores("nobody's Ethernet address", answers);
@@ -70,7 +70,7 @@ fn a_download_stays_with_its_host() {
 
 #[test]
 fn arp_from_addresses_that_nobody_can_have() {
-    let mut bench = asking(Version::V4);
+    let mut bench = asking(IpVersion::V4);
     let zero = Ipv4Addr::UNSPECIFIED;
     for sender in [
         zero,
@@ -125,7 +125,7 @@ fn redirect(target: Ipv6Addr) -> Vec<u8> {
 
 #[test]
 fn router_advertisements_from_afar() {
-    let mut bench = Bench::downloading(Version::V6);
+    let mut bench = Bench::downloading(IpVersion::V6);
     let broken = |mut frame: Vec<u8>| {
         *frame.last_mut().unwrap() ^= 1;
         frame
@@ -173,7 +173,7 @@ fn router_advertisements_from_afar() {
 
 #[test]
 fn redirects_of_who_is_no_router() {
-    let mut bench = Bench::downloading(Version::V6);
+    let mut bench = Bench::downloading(IpVersion::V6);
     let to = |target, source, hop_limit| says(source, CLIENT6, hop_limit, redirect(target));
     let from = |source, hop_limit| to(ROUTER, source, hop_limit);
     // That the host itself is elsewhere.
@@ -215,7 +215,7 @@ fn a_connection_ends_when_its_address_is_somebody_elses() {
     let out = end.clone();
     let task = engine.stack();
     engine.spawn(async move {
-        let server = Version::V6.server();
+        let server = IpVersion::V6.server();
         let result = task.connect(server, Duration::from_secs(60)).await;
         *out.borrow_mut() = Some(result.map(drop));
     });
@@ -246,7 +246,7 @@ fn a_connection_ends_when_its_address_is_somebody_elses() {
 
 #[test]
 fn neighbor_advertisements_from_afar_or_about_us() {
-    let mut bench = Bench::downloading(Version::V6);
+    let mut bench = Bench::downloading(IpVersion::V6);
     // Duplicate address detection has ended: the address is ours.
     bench.clock.advance(1_100_000);
     bench.run_until_idle();
@@ -284,7 +284,7 @@ fn neighbor_advertisements_from_afar_or_about_us() {
 /// RFC 4429: an address is used at once, and given up when somebody has it.
 #[test]
 fn an_address_that_somebody_has_is_given_up() {
-    let mut bench = Bench::silent(Version::V6);
+    let mut bench = Bench::silent(IpVersion::V6);
     let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 7);
     let is_there = |bench: &Bench| {
         let addresses = bench.stack.addresses6();
@@ -317,7 +317,7 @@ fn neighbors_are_asked_once_our_address_is_settled() {
     let stack = engine.stack();
     stack.ipv6_up();
     engine.spawn(async move {
-        let server = Version::V6.server();
+        let server = IpVersion::V6.server();
         let _ = stack.connect(server, Duration::from_secs(1)).await;
     });
     let mut asked = Vec::new();
@@ -345,7 +345,7 @@ fn neighbors_are_asked_once_our_address_is_settled() {
 /// RFC 826: who is asked for answers, and nobody else.
 #[test]
 fn a_request_for_our_address_is_answered() {
-    let mut bench = Bench::silent(Version::V4);
+    let mut bench = Bench::silent(IpVersion::V4);
     bench.run_until_idle();
     bench.heard.clear();
     let other = Ipv4Addr::new(10, 0, 0, 77);
@@ -386,12 +386,12 @@ fn a_request_for_our_address_is_answered() {
 /// RFC 4861, section 7.3.1: a connection that gets forward says as much as an answer would.
 #[test]
 fn who_sends_a_file_is_not_asked_whether_he_is_there() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::downloading(version);
         let questions = |bench: &Bench| {
             let asks = |frame: &&Vec<u8>| match version {
-                Version::V4 => frame[12..14] == [8, 6],
-                Version::V6 => frame[..6] == SERVER_MAC && frame[20] == 58 && frame[54] == 135,
+                IpVersion::V4 => frame[12..14] == [8, 6],
+                IpVersion::V6 => frame[..6] == SERVER_MAC && frame[20] == 58 && frame[54] == 135,
             };
             bench.heard.iter().filter(asks).count()
         };
@@ -416,7 +416,7 @@ fn who_sends_a_file_is_not_asked_whether_he_is_there() {
 /// RFC 4861, section 7.2.2: what waits for a neighbour that does not answer is dropped.
 #[test]
 fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.answers = false;
         let socket = bench.stack.udp_on(5000);
@@ -450,7 +450,7 @@ fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() 
 /// As many datagrams as may wait do not keep the question for their next hop from being asked.
 #[test]
 fn a_burst_to_a_neighbour_that_is_not_known_yet_arrives() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.answers = false;
         let socket = bench.stack.udp_on(5000);
@@ -472,14 +472,14 @@ fn a_burst_to_a_neighbour_that_is_not_known_yet_arrives() {
 /// So many neighbours are asked for at once (`INCOMPLETE`), however many datagrams wait for them.
 #[test]
 fn all_neighbours_that_a_burst_goes_to_are_asked_for_at_once() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         bench.answers = false;
         bench.run_until_idle();
         let socket = bench.stack.udp_on(5000);
         let hosts = (100..108_u8).map(|last| match version {
-            Version::V4 => IpAddr::from([10, 0, 0, last]),
-            Version::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
+            IpVersion::V4 => IpAddr::from([10, 0, 0, last]),
+            IpVersion::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
         });
         for host in hosts.clone().cycle() {
             if socket.send_to((host, 69).into(), b"burst").is_err() {
@@ -494,7 +494,7 @@ fn all_neighbours_that_a_burst_goes_to_are_asked_for_at_once() {
                 IpAddr::V6(host) => host.octets().to_vec(),
             };
             // Where ARP and a solicitation have it.
-            let at = if version == Version::V4 { 38 } else { 62 };
+            let at = if version == IpVersion::V4 { 38 } else { 62 };
             let asks = |frame: &&Vec<u8>| frame.get(at..at + target.len()) == Some(&target[..]);
             assert_eq!(bench.heard.iter().filter(asks).count(), 1, "{host}");
         }
@@ -504,10 +504,10 @@ fn all_neighbours_that_a_burst_goes_to_are_asked_for_at_once() {
 /// Whoever asks for us hears that we are here, also while a socket sends all that it may.
 #[test]
 fn who_asks_for_us_is_answered_while_datagrams_wait() {
-    let mut bench = Bench::silent(Version::V4);
+    let mut bench = Bench::silent(IpVersion::V4);
     bench.answers = false;
     let socket = bench.stack.udp_on(5000);
-    let to = (Version::V4.stranger(), 69).into();
+    let to = (IpVersion::V4.stranger(), 69).into();
     while socket.send_to(to, b"burst").is_ok() {}
     bench.turn();
     bench.send(&arp(1, SERVER_MAC, SERVER, CLIENT));
@@ -523,7 +523,7 @@ fn who_asks_for_us_is_answered_while_datagrams_wait() {
 /// A neighbour that has not answered yet does not hold up what goes to others.
 #[test]
 fn what_waits_for_a_neighbour_holds_up_no_other() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let socket = bench.stack.udp_on(5000);
         let (known, unknown) = (version.server().ip(), version.stranger());
@@ -545,11 +545,11 @@ fn what_waits_for_a_neighbour_holds_up_no_other() {
 
 #[test]
 fn a_datagram_that_no_packet_holds_is_refused() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let socket = bench.stack.udp_on(5000);
         let to = (version.server().ip(), 69).into();
-        let most = 1500 - if version == Version::V4 { 28 } else { 48 };
+        let most = 1500 - if version == IpVersion::V4 { 28 } else { 48 };
         for (len, sent) in [
             (most, Ok(())),
             (most + 1, Err(NetError::TooLong)),
@@ -563,7 +563,7 @@ fn a_datagram_that_no_packet_holds_is_refused() {
 
 #[test]
 fn datagrams_to_two_neighbours_by_turns_go_to_each() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let socket = bench.stack.udp_on(5000);
         let other = (version.stranger(), [2, 0, 0, 0, 0, 0x77]);
@@ -603,7 +603,7 @@ fn who_claims_an_address_that_is_probed() {
         (1, other, ours, false),
         (2, other, CLIENT, false),
     ] {
-        let mut bench = Bench::silent(Version::V4);
+        let mut bench = Bench::silent(IpVersion::V4);
         let stack = bench.stack.clone();
         let end = Rc::new(RefCell::new(None));
         let out = end.clone();
@@ -629,7 +629,7 @@ fn who_claims_an_address_that_is_probed() {
 /// A general query of MLDv2 (RFC 3810, section 5.1): the groups of our addresses are reported within its 100 ms.
 #[test]
 fn a_router_that_asks_for_groups_is_answered() {
-    let mut bench = Bench::silent(Version::V6);
+    let mut bench = Bench::silent(IpVersion::V6);
     // What is reported unasked.
     for _ in 0..30 {
         bench.clock.advance(1_000_000);

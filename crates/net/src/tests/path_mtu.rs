@@ -2,14 +2,14 @@
 
 use super::datagrams::icmp;
 use super::forged::{Bench, LEN, OPTIONS, tcp};
-use super::{Version, pattern};
+use super::{IpVersion, pattern};
 use crate::{Memory, Region};
 use core::net::IpAddr;
 use std::vec::Vec;
 use wireboot_tcp::Duration;
 
 /// An engine that has sent its first window of large segments.
-fn uploading(version: Version) -> Bench {
+fn uploading(version: IpVersion) -> Bench {
     let mut bench = Bench::silent(version);
     let stack = bench.stack.clone();
     bench.engine.spawn(async move {
@@ -30,23 +30,23 @@ fn packets(bench: &Bench) -> Vec<Vec<u8>> {
     frames.map(|frame| frame[14..].to_vec()).collect()
 }
 
-pub(crate) fn too_big(version: Version) -> (u8, u8, usize) {
+pub(crate) fn too_big(version: IpVersion) -> (u8, u8, usize) {
     match version {
-        Version::V4 => (3, 4, 20),
-        Version::V6 => (2, 0, 40),
+        IpVersion::V4 => (3, 4, 20),
+        IpVersion::V6 => (2, 0, 40),
     }
 }
 
-pub(crate) fn router(version: Version) -> IpAddr {
+pub(crate) fn router(version: IpVersion) -> IpAddr {
     match version {
-        Version::V4 => "192.0.2.1".parse().unwrap(),
-        Version::V6 => "2001:db8::77".parse().unwrap(),
+        IpVersion::V4 => "192.0.2.1".parse().unwrap(),
+        IpVersion::V6 => "2001:db8::77".parse().unwrap(),
     }
 }
 
 #[test]
 fn a_packet_too_big_makes_segments_smaller() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = uploading(version);
         let (kind, code, headers) = too_big(version);
         assert_eq!(bench.mss(), 1400);
@@ -74,7 +74,7 @@ fn a_packet_too_big_makes_segments_smaller() {
 
 #[test]
 fn what_strangers_say_of_the_path_is_nothing() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = uploading(version);
         let (kind, code, headers) = too_big(version);
         let sent = packets(&bench).remove(0);
@@ -112,12 +112,12 @@ fn what_strangers_say_of_the_path_is_nothing() {
         let frame = says(68, &sent);
         match version {
             // Never below what every network carries.
-            Version::V4 => {
+            IpVersion::V4 => {
                 bench.send(&frame);
                 bench.run_until_idle();
                 assert_eq!(bench.mss(), 536);
             }
-            Version::V6 => bench.ignores("below 1280", [frame]),
+            IpVersion::V6 => bench.ignores("below 1280", [frame]),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A card that writes payload to where it belongs, and believes all that it reads.
 
-use super::Version;
+use super::IpVersion;
 use super::forged::{Bench, LEN, STEP};
 use wireboot_tcp::Flags;
 
 fn each(test: fn(Bench)) {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         test(Bench::placing(version));
     }
 }
@@ -47,7 +47,7 @@ fn burst(bench: &mut Bench, count: usize) {
 #[test]
 fn nothing_is_taken_whose_place_a_card_has() {
     for lost in [0, STEP] {
-        for version in Version::BOTH {
+        for version in IpVersion::BOTH {
             let mut bench = Bench::placing(version);
             go_on_until_placed(&mut bench);
             let (next, _) = bench.window();

@@ -2,7 +2,7 @@
 
 use super::attacks::{changed, each};
 use super::forged::{Bench, FIRST, LEN, OPTIONS, STEP, tcp};
-use super::{Version, pattern};
+use super::{IpVersion, pattern};
 use crate::packet::Ends;
 use crate::{Memory, NetError, Region};
 use alloc::rc::Rc;
@@ -63,7 +63,7 @@ fn data_with_other_flags() {
 
 #[test]
 fn data_that_brings_news_for_what_was_sent() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::with(version, &OPTIONS, false);
         let request = bench.ack;
         assert_eq!(bench.snd_una(), request.wrapping_sub(7));
@@ -93,7 +93,7 @@ fn gaps_are_told_by_their_edges() {
 /// RFC 7323, section 2.2, and RFC 2018, section 2.
 #[test]
 fn nothing_is_used_that_the_peer_does_not_know() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::with(version, &[2, 4, 5, 120], true);
         bench.position += STEP;
         bench.go_on();
@@ -150,7 +150,7 @@ fn memory_that_shrinks_keeps_nothing_behind_a_gap() {
 /// The memory is the reader's again: what comes later is not written there, and what lay behind a gap there comes again.
 #[test]
 fn a_reader_that_gave_up_reads_the_rest_elsewhere() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let (stack, done) = (bench.stack.clone(), bench.done.clone());
         let rest = Rc::new(RefCell::new(Vec::new()));
@@ -200,7 +200,7 @@ fn a_reader_of_nothing_is_told_why() {
         (Flags::ACK, Err(NetError::TimedOut)),
     ];
     for (flags, expected) in ends {
-        for version in Version::BOTH {
+        for version in IpVersion::BOTH {
             let mut bench = Bench::silent(version);
             let (stack, done) = (bench.stack.clone(), bench.done.clone());
             bench.engine.spawn(async move {
@@ -227,7 +227,7 @@ fn a_reader_of_nothing_is_told_why() {
 /// Bytes that were written before, and are not acknowledged yet, count once.
 #[test]
 fn a_region_follows_what_was_written() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let stack = bench.stack.clone();
         bench.engine.spawn(async move {
@@ -256,13 +256,13 @@ fn a_region_follows_what_was_written() {
 /// RFC 6056: no two connections to one host from the same port.
 #[test]
 fn connections_have_ports_of_their_own() {
-    let mut bench = Bench::silent(Version::V4);
+    let mut bench = Bench::silent(IpVersion::V4);
     for _ in 0..3 {
         // As many as the wire takes at once.
         for _ in 0..200 {
             let stack = bench.stack.clone();
             bench.engine.spawn(async move {
-                let server = Version::V4.server();
+                let server = IpVersion::V4.server();
                 let _ = stack.connect(server, Duration::from_secs(60)).await;
             });
         }
@@ -276,7 +276,7 @@ fn connections_have_ports_of_their_own() {
 #[test]
 fn a_dropped_stream_is_reset() {
     for closes in [false, true] {
-        for version in Version::BOTH {
+        for version in IpVersion::BOTH {
             let mut bench = Bench::silent(version);
             let stack = bench.stack.clone();
             bench.engine.spawn(async move {
@@ -311,7 +311,7 @@ fn a_dropped_stream_is_reset() {
 /// A download that gets a segment each three seconds, of the kind that has options, goes on; one that gets none for five is over.
 #[test]
 fn what_comes_by_segments_with_options_is_progress() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let (stack, done) = (bench.stack.clone(), bench.done.clone());
         bench.engine.spawn(async move {
@@ -342,7 +342,7 @@ fn what_comes_by_segments_with_options_is_progress() {
 /// The same for an upload: what is acknowledged is progress.
 #[test]
 fn an_upload_lasts_while_it_is_acknowledged() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let (stack, done) = (bench.stack.clone(), bench.done.clone());
         bench.engine.spawn(async move {
@@ -404,7 +404,7 @@ fn strangers_are_refused() {
 
 #[test]
 fn a_long_text_leaves_piece_by_piece() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let (stack, done) = (bench.stack.clone(), bench.done.clone());
         bench.engine.spawn(async move {
@@ -443,7 +443,7 @@ fn a_long_text_leaves_piece_by_piece() {
 /// The end of a connection is said again until the host has heard it, for three seconds and no longer.
 #[test]
 fn a_closed_stream_says_goodbye_again() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let stack = bench.stack.clone();
         bench.engine.spawn(async move {
@@ -474,7 +474,7 @@ fn a_closed_stream_says_goodbye_again() {
 
 #[test]
 fn a_stream_tells_its_round_trip_and_what_it_received() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let mut bench = Bench::silent(version);
         let (stack, done) = (bench.stack.clone(), bench.done.clone());
         let told = Rc::new(RefCell::new(None));

@@ -2,7 +2,7 @@
 
 use super::datagrams::{datagram, listening};
 use super::forged::{Bench, Forged, has, packet, transport_checksum};
-use super::{CLIENT_MAC, SERVER_MAC, Version, pattern};
+use super::{CLIENT_MAC, IpVersion, SERVER_MAC, pattern};
 use crate::packet::{PROTOCOL_TCP, PROTOCOL_UDP};
 use crate::tap::cut::cut;
 use crate::{TapPort, tap};
@@ -24,7 +24,7 @@ fn tapped(mut bench: Bench) -> (Bench, TapPort) {
 }
 
 /// A frame with a datagram to the port that [`listening`] has.
-fn udp(version: Version, payload: &[u8]) -> Vec<u8> {
+fn udp(version: IpVersion, payload: &[u8]) -> Vec<u8> {
     let ends = (version.server().ip(), version.client());
     let datagram = datagram(version, version.client(), payload);
     packet(CLIENT_MAC, ends, PROTOCOL_UDP, &datagram)
@@ -54,11 +54,11 @@ fn foreign(bench: &Bench) -> Vec<Vec<u8>> {
         payload: Vec::new(),
     };
     let (protocol, mut echo) = match version {
-        Version::V4 => (1, vec![8, 0, 0xf7, 0xff, 0, 0, 0, 0]),
-        Version::V6 => (58, vec![128, 0, 0, 0, 0, 0, 0, 0]),
+        IpVersion::V4 => (1, vec![8, 0, 0xf7, 0xff, 0, 0, 0, 0]),
+        IpVersion::V6 => (58, vec![128, 0, 0, 0, 0, 0, 0, 0]),
     };
     let ends = (bench.host().ip(), version.client());
-    if version == Version::V6 {
+    if version == IpVersion::V6 {
         let sum = transport_checksum(ends, 58, &echo);
         echo[2..4].copy_from_slice(&sum);
     }
@@ -74,7 +74,7 @@ fn foreign(bench: &Bench) -> Vec<Vec<u8>> {
 
 #[test]
 fn what_nobody_takes_is_the_ports_while_it_is_up_and_is_not_answered() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, mut port) = tapped(Bench::silent(version));
         let frames = foreign(&bench);
         for frame in &frames {
@@ -100,14 +100,14 @@ fn what_nobody_takes_is_the_ports_while_it_is_up_and_is_not_answered() {
         }
         assert!(port.peek().is_none());
         let at = match version {
-            Version::V4 => 23,
-            Version::V6 => 20,
+            IpVersion::V4 => 23,
+            IpVersion::V6 => 20,
         };
         let mut protocols: Vec<u8> = bench.heard.iter().map(|frame| frame[at]).collect();
         protocols.sort_unstable();
         let expected = match version {
-            Version::V4 => [1, 1, 6],
-            Version::V6 => [6, 58, 58],
+            IpVersion::V4 => [1, 1, 6],
+            IpVersion::V6 => [6, 58, 58],
         };
         for protocol in expected {
             assert!(protocols.contains(&protocol), "{protocols:?}");
@@ -117,8 +117,8 @@ fn what_nobody_takes_is_the_ports_while_it_is_up_and_is_not_answered() {
 
 #[test]
 fn frames_of_other_stations_are_nobodys() {
-    let (mut bench, mut port) = tapped(Bench::silent(Version::V4));
-    let mut frame = udp(Version::V4, b"x");
+    let (mut bench, mut port) = tapped(Bench::silent(IpVersion::V4));
+    let mut frame = udp(IpVersion::V4, b"x");
     frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0x99]);
     bench.send(&frame);
     bench.send(&[0xff; 5]);
@@ -128,7 +128,7 @@ fn frames_of_other_stations_are_nobodys() {
 
 #[test]
 fn what_is_the_engines_does_not_reach_the_port() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, mut port) = tapped(Bench::downloading(version));
         while bench.position < 50_000 {
             bench.go_on();
@@ -150,7 +150,7 @@ fn what_is_the_engines_does_not_reach_the_port() {
 
 #[test]
 fn what_neighbours_say_reaches_both() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let (mut bench, mut port) = tapped(Bench::silent(version));
         let said = has(version.stranger(), [2, 0, 0, 0, 0, 0x77]);
         bench.send(&said);
@@ -161,7 +161,7 @@ fn what_neighbours_say_reaches_both() {
 
 #[test]
 fn the_ports_frames_are_sent_as_they_are() {
-    let (mut bench, mut port) = tapped(Bench::silent(Version::V4));
+    let (mut bench, mut port) = tapped(Bench::silent(IpVersion::V4));
     let frame: Vec<u8> = [&SERVER_MAC[..], &CLIENT_MAC, &[0x12, 0x34], &[7; 400]].concat();
     // More than there are buffers for: they come back.
     for _ in 0..5 {
@@ -181,8 +181,8 @@ fn the_ports_frames_are_sent_as_they_are() {
 
 #[test]
 fn a_port_that_does_not_look_loses_frames_and_no_buffers() {
-    let (mut bench, mut port) = tapped(Bench::silent(Version::V4));
-    let frame = udp(Version::V4, b"to nobody");
+    let (mut bench, mut port) = tapped(Bench::silent(IpVersion::V4));
+    let frame = udp(IpVersion::V4, b"to nobody");
     for _ in 0..3 {
         for _ in 0..40 {
             for _ in 0..10 {
@@ -209,8 +209,8 @@ fn a_port_that_does_not_look_loses_frames_and_no_buffers() {
 
 #[test]
 fn no_buffer_is_lost_when_all_are_under_way_at_once() {
-    let (mut bench, mut port) = tapped(Bench::silent(Version::V4));
-    let frame = udp(Version::V4, b"to nobody");
+    let (mut bench, mut port) = tapped(Bench::silent(IpVersion::V4));
+    let frame = udp(IpVersion::V4, b"to nobody");
     for _ in 0..3 {
         // All that were sent come back, and as many as there is room for are received, before the port looks.
         while port.send(&[&frame]) {}
@@ -233,7 +233,7 @@ fn no_buffer_is_lost_when_all_are_under_way_at_once() {
 
 /// What the tap gives its port of a unit that the card has not looked into.
 fn given(unit: &[u8]) -> Vec<Vec<u8>> {
-    let (bench, mut port) = tapped(Bench::silent(Version::V4));
+    let (bench, mut port) = tapped(Bench::silent(IpVersion::V4));
     let state = &mut *bench.stack.state();
     let (tap, linear) = (state.tap.as_mut().unwrap(), &mut state.linear);
     tap.give(
@@ -264,14 +264,14 @@ fn a_full_frame_may_have_a_vlan_tag() {
 #[test]
 fn what_the_card_has_joined_arrives_in_frames() {
     let data = pattern(1600);
-    let frames = given(&joined(Version::V4, PROTOCOL_TCP, &[], &data));
+    let frames = given(&joined(IpVersion::V4, PROTOCOL_TCP, &[], &data));
     let payloads: Vec<_> = frames.iter().map(|frame| checked(frame).0).collect();
     assert_eq!(payloads.concat(), data);
     assert_eq!(payloads.len(), 2);
 }
 
 /// A unit that a card has joined of segments or datagrams, its checksum that of the pseudo header.
-fn joined(version: Version, protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
+fn joined(version: IpVersion, protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let ends = (version.server().ip(), version.client());
     let mut segment = match protocol {
         PROTOCOL_TCP => {
@@ -337,7 +337,7 @@ fn checked(frame: &[u8]) -> (Vec<u8>, u32, u8) {
 proptest! {
     #[test]
     fn joined_segments_are_cut_to_frames(len in 0_usize..60_000, v6: bool, options in 0_usize..10, longest in 576_usize..1519) {
-        let version = if v6 { Version::V6 } else { Version::V4 };
+        let version = if v6 { IpVersion::V6 } else { IpVersion::V4 };
         let data = pattern(len);
         let unit = joined(version, PROTOCOL_TCP, &vec![1; options * 4], &data);
         let mut frames = Vec::new();
@@ -358,7 +358,7 @@ proptest! {
 
     #[test]
     fn joined_datagrams_are_cut_as_they_were(count in 1_usize..40, step in 1_usize..1472, rest in 0_usize..1472, v6: bool) {
-        let version = if v6 { Version::V6 } else { Version::V4 };
+        let version = if v6 { IpVersion::V6 } else { IpVersion::V4 };
         let step = if v6 { step.min(1452) } else { step };
         let data = pattern(count * step + rest.min(step));
         let unit = joined(version, PROTOCOL_UDP, &[], &data);
@@ -381,8 +381,8 @@ proptest! {
 
 #[test]
 fn what_the_card_vouched_for_is_completed() {
-    let (bench, mut port) = tapped(Bench::silent(Version::V4));
-    let unit = joined(Version::V4, PROTOCOL_UDP, &[], b"from this host");
+    let (bench, mut port) = tapped(Bench::silent(IpVersion::V4));
+    let unit = joined(IpVersion::V4, PROTOCOL_UDP, &[], b"from this host");
     let state = &mut *bench.stack.state();
     let (tap, linear) = (state.tap.as_mut().unwrap(), &mut state.linear);
     tap.give(
@@ -402,7 +402,7 @@ fn what_the_card_vouched_for_is_completed() {
 #[test]
 fn fragments_pass_as_they_are() {
     for field in [[0x20, 0], [0, 9]] {
-        let mut unit = joined(Version::V4, PROTOCOL_TCP, &[], &pattern(100));
+        let mut unit = joined(IpVersion::V4, PROTOCOL_TCP, &[], &pattern(100));
         unit[20..22].copy_from_slice(&field);
         let mut frames = Vec::new();
         cut(&unit, None, 1514, |frame| frames.push(frame.to_vec()));
@@ -412,7 +412,7 @@ fn fragments_pass_as_they_are() {
 
 #[test]
 fn options_of_ipv4_are_in_each_frame() {
-    let mut unit = joined(Version::V4, PROTOCOL_TCP, &[], &pattern(1600));
+    let mut unit = joined(IpVersion::V4, PROTOCOL_TCP, &[], &pattern(1600));
     // Eight bytes of NOP (RFC 791, section 3.1).
     unit.splice(34..34, [1; 8]);
     unit[14] = 0x47;

@@ -1,7 +1,7 @@
 //! Sending in bulk to smoltcp, over both IP versions.
 
 use super::server::Host;
-use super::{PATIENCE, Version, pattern};
+use super::{IpVersion, PATIENCE, pattern};
 use crate::{Engine, Memory, NetError, Region};
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -52,7 +52,7 @@ impl Sink {
 }
 
 struct Case {
-    version: Version,
+    version: IpVersion,
     file: Vec<u8>,
     wire: LinkConfig,
     nic: NicConfig,
@@ -69,7 +69,7 @@ struct Outcome {
 }
 
 impl Case {
-    fn new(version: Version, file: Vec<u8>) -> Self {
+    fn new(version: IpVersion, file: Vec<u8>) -> Self {
         Self {
             version,
             file,
@@ -135,7 +135,7 @@ impl Case {
 
 #[test]
 fn a_file_arrives_as_it_is() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let case = Case::new(version, pattern(2_000_000));
         let outcome = case.run();
         assert_eq!(outcome.end, Ok(()));
@@ -147,7 +147,7 @@ fn a_file_arrives_as_it_is() {
 
 #[test]
 fn a_card_that_cuts_gets_few_units() {
-    for version in Version::BOTH {
+    for version in IpVersion::BOTH {
         let case = Case::new(version, pattern(2_000_000)).by_tso();
         let outcome = case.run();
         assert_eq!(outcome.end, Ok(()));
@@ -163,7 +163,7 @@ fn a_card_that_cuts_gets_few_units() {
 #[test]
 fn a_long_path_is_filled() {
     for tso in [false, true] {
-        for version in Version::BOTH {
+        for version in IpVersion::BOTH {
             let mut case = Case::new(version, pattern(20_000_000));
             if tso {
                 case = case.by_tso();
@@ -192,7 +192,7 @@ proptest! {
         seed in any::<u64>(), len in 1usize..300_000, loss in 0.0..0.05, reorder in 0.0..0.1,
         duplicate in 0.0..0.05, corrupt in 0.0..0.01, latency in 1u32..3000, tso in any::<bool>(), v6 in any::<bool>(),
     ) {
-        let version = if v6 { Version::V6 } else { Version::V4 };
+        let version = if v6 { IpVersion::V6 } else { IpVersion::V4 };
         let mut case = Case::new(version, pattern(len));
         if tso {
             case = case.by_tso();

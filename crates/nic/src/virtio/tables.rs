@@ -2,7 +2,7 @@
 //! access at the same time. In loom's form under loom, so that the same queue is model-checked and shipped.
 
 #[cfg(loom)]
-pub(super) mod by_loom;
+pub(super) mod loom_tables;
 
 #[cfg(not(loom))]
 use core::ptr::NonNull;
@@ -10,8 +10,8 @@ use core::ptr::NonNull;
 pub(super) use core::sync::atomic::{Ordering, fence};
 #[cfg(loom)]
 pub(super) use {
-    by_loom::Tables,
     loom::sync::atomic::{Ordering, fence},
+    loom_tables::Tables,
 };
 
 // The rings are little endian, and so is every machine with UEFI: no conversions.
@@ -32,7 +32,7 @@ pub(super) struct Layout {
     pub avail: usize,
     /// The used ring, on a page of its own: the device writes it.
     pub used: usize,
-    /// All of it.
+    /// Bytes of the memory, to the end of the used ring.
     pub len: usize,
 }
 

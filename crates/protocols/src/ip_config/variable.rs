@@ -18,7 +18,7 @@ pub struct Stored {
     v6: bool,
     /// The firmware's identity association in DHCPv6.
     ia_id: u32,
-    /// By their numbers.
+    /// In the order of the kinds' numbers.
     records: Vec<(Kind, Vec<u8>)>,
 }
 

@@ -37,7 +37,7 @@ const LONGEST_LOOK: Duration = Duration::from_millis(100);
 
 /// Connections to servers.
 pub trait Streams {
-    /// One of them.
+    /// What stands for a connection in these calls.
     type Stream;
 
     /// Time on the clock of the engine.
@@ -117,7 +117,7 @@ pub struct NearTcp<L, S: Streams> {
     link: L,
     streams: S,
     halves: Vec<Half<S::Stream>>,
-    /// For the loader.
+    /// That wait for the loader.
     frames: Frames,
     sequence: InitialSequence,
     /// Longest frame that the loader takes, in bytes.
@@ -312,11 +312,11 @@ impl<T> Half<T> {
             return;
         };
         let room = u32::try_from(streams.room(&self.stream)).unwrap_or(u32::MAX);
-        let placement = open.connection.receive(now, &arrived.segment, room);
-        if let Some(placement) = placement {
-            if placement.at == 0 {
-                let end = placement.skip + placement.len;
-                let bytes = arrived.payload.get(placement.skip..end);
+        let range = open.connection.receive(now, &arrived.segment, room);
+        if let Some(range) = range {
+            if range.at == 0 {
+                let end = range.skip + range.len;
+                let bytes = arrived.payload.get(range.skip..end);
                 streams.write(&self.stream, bytes.unwrap_or_default());
             } else {
                 // It comes again.

@@ -66,7 +66,7 @@ fn the_next_data_goes_the_short_way_and_nothing_else_does() {
     assert_eq!(ack.ack, 208);
 }
 
-/// Whatever window was told: the caller has no place for more.
+/// Whatever window was advertised: the caller has no place for more.
 #[test]
 fn of_text_is_taken_what_there_is_room_for() {
     let now = Instant::ZERO;
@@ -75,14 +75,14 @@ fn of_text_is_taken_what_there_is_room_for() {
         len: 100,
         ..bare(8, 1001, Flags::ACK | Flags::PSH)
     };
-    let placement = connection.receive(now, &text, 40);
-    let taken = |skip, len| Placement {
+    let range = connection.receive(now, &text, 40);
+    let taken = |skip, len| PayloadRange {
         skip,
         len,
         at: 0,
         advance: len as u32,
     };
-    assert_eq!(placement, Some(taken(0, 40)));
+    assert_eq!(range, Some(taken(0, 40)));
     assert_eq!(connection.receive(now, &text, 60), Some(taken(40, 60)));
     assert_eq!(connection.rcv_nxt(), 108);
 }
@@ -273,16 +273,16 @@ fn what_lay_behind_a_gap_and_was_lost_comes_again() {
     };
     let mut connection = established(now);
     assert_eq!(connection.out_of_order(), 0);
-    let placement = connection.receive(now, &text(1008, 100), LIMITS.room);
-    let placement = placement.unwrap();
-    assert_eq!((placement.at, placement.advance), (1000, 0));
+    let range = connection.receive(now, &text(1008, 100), LIMITS.room);
+    let range = range.unwrap();
+    assert_eq!((range.at, range.advance), (1000, 0));
     assert_eq!(connection.out_of_order(), 1100);
     let mut lost = connection.clone();
     lost.renege();
     assert_eq!(lost.out_of_order(), 0);
     for (mut connection, advance) in [(connection, 1100), (lost, 1000)] {
-        let placement = connection.receive(now, &text(8, 1000), LIMITS.room);
-        assert_eq!(placement.unwrap().advance, advance);
+        let range = connection.receive(now, &text(8, 1000), LIMITS.room);
+        assert_eq!(range.unwrap().advance, advance);
         assert_eq!(connection.rcv_nxt(), 8 + advance);
     }
 }
@@ -707,7 +707,7 @@ fn the_wait_for_a_window_ends_with_it() {
 
 /// RFC 9293, section 3.8.6.2.2: half of the buffer, where that is less than a segment.
 #[test]
-fn a_small_buffer_is_told_of_when_half_of_it_is_free() {
+fn a_small_buffer_is_advertised_when_half_of_it_is_free() {
     let now = Instant::ZERO;
     let mut connection = of_peer(60_000, &[]);
     let text = Segment {
@@ -719,7 +719,7 @@ fn a_small_buffer_is_told_of_when_half_of_it_is_free() {
         room,
         unit: 0,
     };
-    // The window that was told before is used up.
+    // The window that was advertised before is used up.
     let rest = connection.rcv_wnd() - 2048;
     for (seq, len) in [(8, rest as usize), (8 + rest, 2048)] {
         let text = Segment { seq, len, ..text };

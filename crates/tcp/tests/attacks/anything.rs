@@ -48,20 +48,17 @@ fn segments_of_any_content_break_nothing() {
                     )]);
                     let options: &[u8] = if random.below(2) == 0 { &[] } else { &blocks };
                     let room = bench.free + ROOM_BEYOND;
-                    if let Some(placement) =
+                    if let Some(range) =
                         bench.receive_with(flags, seq, ack, len, random.below(6000), options)
                     {
-                        assert!(placement.skip + placement.len <= len && placement.len > 0);
+                        assert!(range.skip + range.len <= len && range.len > 0);
+                        assert!(range.at + range.len as u32 <= room, "beyond the room");
                         assert!(
-                            placement.at + placement.len as u32 <= room,
-                            "beyond the room"
-                        );
-                        assert!(
-                            placement.at + placement.len as u32 <= before.rcv_wnd,
+                            range.at + range.len as u32 <= before.rcv_wnd,
                             "beyond the window"
                         );
                         let moved = bench.connection.rcv_nxt().wrapping_sub(before.rcv_nxt);
-                        assert!(placement.advance == moved || placement.advance + 1 == moved);
+                        assert!(range.advance == moved || range.advance + 1 == moved);
                     }
                 }
             }

@@ -111,12 +111,12 @@ fn blind_text_outside_the_window_is_not_taken() {
     works(&mut bench);
 }
 
-/// The window is what was told, not what could be stored: what the peer was never offered, it may not write.
+/// The window is what was advertised, not what could be stored: what the peer was never offered, it may not write.
 #[test]
-fn text_beyond_the_told_window_is_cut() {
+fn text_beyond_the_advertised_window_is_cut() {
     let mut bench = connection(0);
     let rcv_nxt = bench.connection.rcv_nxt();
-    let told = bench.right_edge.wrapping_sub(rcv_nxt);
+    let advertised = bench.right_edge.wrapping_sub(rcv_nxt);
     assert!(
         bench
             .receive(
@@ -128,23 +128,18 @@ fn text_beyond_the_told_window_is_cut() {
             )
             .is_none()
     );
-    let placement = bench
+    let range = bench
         .receive(
             Flags::ACK,
             rcv_nxt,
             bench.connection.snd_nxt(),
-            told as usize + 700,
+            advertised as usize + 700,
             100,
         )
         .expect("taken");
     assert_eq!(
-        (
-            placement.skip,
-            placement.len,
-            placement.at,
-            placement.advance
-        ),
-        (0, told as usize, 0, told)
+        (range.skip, range.len, range.at, range.advance),
+        (0, advertised as usize, 0, advertised)
     );
 }
 

@@ -23,7 +23,7 @@ fn overlapping_text_never_rewrites_what_was_delivered() {
                 .wrapping_sub(1000);
             let len = 1 + random.below(1000);
             let window = bench.right_edge.wrapping_sub(rcv_nxt);
-            let Some(placement) = bench.receive(
+            let Some(range) = bench.receive(
                 Flags::ACK,
                 seq,
                 bench.connection.snd_nxt(),
@@ -34,22 +34,19 @@ fn overlapping_text_never_rewrites_what_was_delivered() {
                 continue;
             };
             assert_eq!(
-                seq.wrapping_add(placement.skip as u32),
-                rcv_nxt.wrapping_add(placement.at),
+                seq.wrapping_add(range.skip as u32),
+                rcv_nxt.wrapping_add(range.at),
                 "its own place"
             );
-            assert!(placement.skip + placement.len <= len as usize && placement.len > 0);
-            assert!(
-                placement.at + placement.len as u32 <= window,
-                "inside the window"
-            );
-            for octet in 0..placement.len as u32 {
-                let place = delivered + placement.at + octet;
+            assert!(range.skip + range.len <= len as usize && range.len > 0);
+            assert!(range.at + range.len as u32 <= window, "inside the window");
+            for octet in 0..range.len as u32 {
+                let place = delivered + range.at + octet;
                 let new = written.insert(place);
-                assert!(new || placement.at == 0, "octet {place} is written again");
+                assert!(new || range.at == 0, "octet {place} is written again");
             }
             let new = bench.connection.rcv_nxt().wrapping_sub(begin);
-            assert_eq!(new - delivered, placement.advance);
+            assert_eq!(new - delivered, range.advance);
             assert!(
                 (delivered..new).all(|octet| written.contains(&octet)),
                 "delivered and never written"
@@ -77,17 +74,17 @@ fn text_before_the_window_moves_nothing() {
     let rcv_nxt = bench.connection.rcv_nxt();
     // Wholly delivered text, with other octets.
     for back in [1, 10, 500, 1000] {
-        let placement = bench.receive(
+        let range = bench.receive(
             Flags::ACK,
             rcv_nxt.wrapping_sub(back),
             bench.connection.snd_nxt(),
             back as usize,
             100,
         );
-        assert!(placement.is_none());
+        assert!(range.is_none());
     }
     // Partly delivered: only the rest.
-    let placement = bench
+    let range = bench
         .receive(
             Flags::ACK,
             rcv_nxt.wrapping_sub(300),
@@ -97,12 +94,7 @@ fn text_before_the_window_moves_nothing() {
         )
         .expect("taken");
     assert_eq!(
-        (
-            placement.skip,
-            placement.len,
-            placement.at,
-            placement.advance
-        ),
+        (range.skip, range.len, range.at, range.advance),
         (300, 100, 0, 100)
     );
     assert_eq!(bench.connection.rcv_nxt(), rcv_nxt.wrapping_add(100));
@@ -116,11 +108,8 @@ fn a_thousand_gaps_are_bounded_and_right() {
     let ack = bench.connection.snd_nxt();
     let mut held = HashSet::new();
     for octet in (1..WINDOW).step_by(2) {
-        if let Some(placement) = bench.receive(Flags::ACK, begin.wrapping_add(octet), ack, 1, 100) {
-            assert_eq!(
-                (placement.at, placement.len, placement.advance),
-                (octet, 1, 0)
-            );
+        if let Some(range) = bench.receive(Flags::ACK, begin.wrapping_add(octet), ack, 1, 100) {
+            assert_eq!((range.at, range.len, range.advance), (octet, 1, 0));
             held.insert(octet);
         }
         bench.transmit();
@@ -133,18 +122,18 @@ fn a_thousand_gaps_are_bounded_and_right() {
     let mut delivered = 0;
     while delivered < WINDOW {
         let octet = delivered;
-        let placement = bench
+        let range = bench
             .receive(Flags::ACK, begin.wrapping_add(octet), ack, 1, 100)
             .expect("the next octet is taken");
         let run = (octet + 1..WINDOW)
             .take_while(|next| held.contains(next))
             .count() as u32;
         assert!(
-            placement.advance >= 1 && placement.advance <= 1 + run,
+            range.advance >= 1 && range.advance <= 1 + run,
             "{} delivered, {run} held",
-            placement.advance
+            range.advance
         );
-        delivered += placement.advance;
+        delivered += range.advance;
         bench.transmit();
     }
     assert_eq!(bench.connection.rcv_nxt(), begin.wrapping_add(delivered));
@@ -183,10 +172,10 @@ fn nothing_comes_behind_a_fin() {
             .receive(Flags::ACK, at(1001), ack, 100, 4000)
             .is_none()
     );
-    let placement = bench
+    let range = bench
         .receive(Flags::ACK, at(900), ack, 200, 4000)
         .expect("before the FIN");
-    assert_eq!((placement.at, placement.len), (900, 100));
+    assert_eq!((range.at, range.len), (900, 100));
     // Another FIN, elsewhere, changes nothing.
     bench.receive(Flags::ACK | Flags::FIN, at(2000), ack, 0, 4000);
     bench

@@ -117,7 +117,7 @@ fn a_silly_window_is_not_filled_with_small_segments() {
     );
 }
 
-/// Nor does this end tell of a window that opens octet by octet (3.8.6.2.2): neither by itself nor in what it sends anyhow.
+/// Nor does this end advertise a window that opens octet by octet (3.8.6.2.2): neither by itself nor in what it sends anyhow.
 #[test]
 fn a_reader_of_single_octets_opens_no_silly_window() {
     for scale in [false, true] {
@@ -148,7 +148,7 @@ fn a_reader_of_single_octets_opens_no_silly_window() {
     }
 }
 
-/// A peer that fills whatever window it is told, before a reader of single octets, does not come to send tinygrams.
+/// A peer that fills whatever window is advertised, before a reader of single octets, does not come to send tinygrams.
 #[test]
 fn a_greedy_peer_and_a_slow_reader_exchange_full_segments() {
     let mut bench = Bench::established(1, 2, false, false);
@@ -176,24 +176,24 @@ fn a_greedy_peer_and_a_slow_reader_exchange_full_segments() {
     );
 }
 
-/// A caller that has less room than it told: the right edge stays where it was told (3.8.6, a receiver should not shrink its window), but for what the
-/// scaled field cannot say.
+/// A caller that has less room than it advertised: the right edge stays where it is (3.8.6, a receiver should not shrink its window), but
+/// for what the scaled field cannot say.
 #[test]
 fn the_right_edge_is_not_taken_back() {
     for scale in [false, true] {
         let mut bench = Bench::established(1, 2, scale, false);
-        let told = bench.right_edge;
+        let edge = bench.right_edge;
         for (buffer, free) in [(WINDOW, 100), (WINDOW, 0), (100, 100), (1, 1), (0, 0)] {
             (bench.buffer, bench.free) = (buffer, free);
             bench.receive_next(Flags::ACK, 10);
             let sent = bench.transmit_within(DELAY);
             assert_eq!(sent.len(), 1);
-            let back = told.wrapping_sub(sent[0].ack.wrapping_add(sent[0].wnd)) as i32;
+            let back = edge.wrapping_sub(sent[0].ack.wrapping_add(sent[0].wnd)) as i32;
             let lost = if scale { 255 } else { 0 };
             assert!((0..=lost).contains(&back), "taken back by {back}");
             assert_eq!(
                 bench.connection.rcv_wnd(),
-                told.wrapping_sub(bench.peer_nxt)
+                edge.wrapping_sub(bench.peer_nxt)
             );
         }
     }
@@ -208,7 +208,7 @@ fn a_probe_of_a_closed_window_gets_what_there_is() {
         bench.free = 300;
         assert!(
             bench.transmit_within(DELAY).is_empty(),
-            "too little to tell of by itself"
+            "too little to advertise by itself"
         );
         let una = bench.connection.snd_una();
         assert!(

@@ -2,11 +2,11 @@
 
 #![allow(dead_code)] // each test uses a part
 
-use wireboot_tcp::{Connection, Duration, Flags, Instant, Limits, Placement, Segment};
+use wireboot_tcp::{Connection, Duration, Flags, Instant, Limits, PayloadRange, Segment};
 
 /// The window field's value in the other end's segments, before the last one of [`Bench::receive_widest_window`].
 const WND: u32 = 4000;
-/// The largest window that the other end tells.
+/// The largest window that the other end advertises.
 pub(crate) const MAX_SND_WND: u32 = 4096;
 /// Payload of a full segment, both ways: a multiple of what the scaled window field counts.
 pub(crate) const MSS: u16 = 504;
@@ -14,7 +14,7 @@ pub(crate) const MSS: u16 = 504;
 pub(crate) const DELAY: u64 = 250;
 /// The receive window.
 pub(crate) const WINDOW: u32 = 8192;
-/// What the caller could store beyond the window that it tells.
+/// What the caller could store beyond the window that it advertises.
 pub(crate) const ROOM_BEYOND: u32 = 3000;
 
 /// What came out of the connection.
@@ -60,7 +60,7 @@ pub(crate) struct Bench {
     pub irs: u32,
     /// The other end's SND.NXT: what this end must have as RCV.NXT.
     pub peer_nxt: u32,
-    /// The highest right edge of the window that this end has told.
+    /// The highest right edge of the window that this end has advertised.
     pub right_edge: u32,
     /// The caller's buffer, and what of it is free.
     pub buffer: u32,
@@ -192,7 +192,7 @@ impl Bench {
         ack: u32,
         len: usize,
         wnd: u32,
-    ) -> Option<Placement> {
+    ) -> Option<PayloadRange> {
         self.receive_with(flags, seq, ack, len, wnd, &[])
     }
 
@@ -204,7 +204,7 @@ impl Bench {
         len: usize,
         wnd: u32,
         options: &[u8],
-    ) -> Option<Placement> {
+    ) -> Option<PayloadRange> {
         let shift = if flags.contains(Flags::SYN) {
             0
         } else {
@@ -227,13 +227,13 @@ impl Bench {
     }
 
     /// The next segment of the other end, as it should be.
-    pub(crate) fn receive_next(&mut self, flags: Flags, len: usize) -> Option<Placement> {
+    pub(crate) fn receive_next(&mut self, flags: Flags, len: usize) -> Option<PayloadRange> {
         let ack = self.connection.snd_una();
-        let placement = self.receive(flags, self.peer_nxt, ack, len, WND);
+        let range = self.receive(flags, self.peer_nxt, ack, len, WND);
         self.peer_nxt = self
             .peer_nxt
             .wrapping_add(len as u32 + u32::from(flags.contains(Flags::FIN)));
-        placement
+        range
     }
 
     /// The other end acknowledges all that was sent.
@@ -315,14 +315,9 @@ impl Bench {
         let mut left = octets;
         while left > 0 {
             let len = left.min(u32::from(MSS));
-            let placement = self.receive_next(Flags::ACK, len as usize).expect("taken");
+            let range = self.receive_next(Flags::ACK, len as usize).expect("taken");
             assert_eq!(
-                (
-                    placement.skip,
-                    placement.len,
-                    placement.at,
-                    placement.advance
-                ),
+                (range.skip, range.len, range.at, range.advance),
                 (0, len as usize, 0, len)
             );
             self.transmit();

@@ -4,7 +4,7 @@ use crate::bench::{Bench, DELAY, MAX_SND_WND, MSS, Sent, WINDOW};
 use crate::cases::{Case, Numbers, SMALL, numbers};
 use crate::rows::{Table, Verdict};
 use std::fmt::Write as _;
-use wireboot_tcp::{Error, Flags, Listen, Placement, Segment, State, closed, listen};
+use wireboot_tcp::{Error, Flags, Listen, PayloadRange, Segment, State, closed, listen};
 
 /// What is different from the verdict; empty if nothing is.
 pub(crate) type Differences = String;
@@ -79,7 +79,7 @@ pub(crate) fn check(case: &Case, verdict: &Verdict, table: &Table) -> Difference
         n.rcv_nxt = n.seq.wrapping_add(1);
         n.edge = n.rcv_nxt.wrapping_add(WINDOW);
     }
-    let placement = b.receive(case.flags(), n.seq, n.ack, n.len as usize, case.wnd);
+    let range = b.receive(case.flags(), n.seq, n.ack, n.len as usize, case.wnd);
     let at_once = b.transmit();
     let after = b.view();
     let due = if b.connection.state() == State::Closed {
@@ -127,9 +127,9 @@ pub(crate) fn check(case: &Case, verdict: &Verdict, table: &Table) -> Difference
             advance((low, high)),
         )
     });
-    let seen = placement
+    let seen = range
         .as_ref()
-        .map(|p: &Placement| (p.skip, p.len, p.at, p.advance));
+        .map(|r: &PayloadRange| (r.skip, r.len, r.at, r.advance));
     if seen != expected {
         let _ = writeln!(
             wrong,
@@ -400,8 +400,8 @@ fn afterwards(
     }
     if [Established, FinWait1, FinWait2].contains(&b.connection.state()) {
         b.transmit();
-        let placement = b.receive_next(Flags::ACK, MSS.into());
-        let seen = placement.as_ref().map(|p| (p.skip, p.len, p.at, p.advance));
+        let range = b.receive_next(Flags::ACK, MSS.into());
+        let seen = range.as_ref().map(|r| (r.skip, r.len, r.at, r.advance));
         if seen != Some((0, MSS.into(), 0, MSS.into())) {
             let _ = writeln!(wrong, "afterwards: good text is not taken: {seen:?}");
         }

@@ -70,7 +70,7 @@ pub struct Chunks {
 /// A question or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Which of them.
+    /// Whether it is a question or an answer.
     pub kind: Kind,
     /// The driver's address.
     pub source: [u8; 6],

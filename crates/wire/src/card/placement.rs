@@ -1,8 +1,8 @@
 //! Placement: the card writes a TCP connection's payload to where it belongs, and gives the driver headers alone, where both have agreed on it.
 //!
 //! The driver names a connection and a region of memory for the bytes of its stream from a sequence number on, by a frame to the card itself
-//! ([`Order`]). Regions of a connection follow each other in the stream and may lie anywhere. The first begins where the peer cannot have sent yet:
-//! behind the window that it was told. So no byte of it is on its way when the card hears of it.
+//! ([`PlacementRequest`]). Regions of a connection follow each other in the stream and may lie anywhere. The first begins where the peer
+//! cannot have sent yet: behind the window that was advertised. So no byte of it is on its way when the card hears of it.
 //!
 //! A unit of the connection whose payload is the next of its stream, and reaches into the region, comes to the driver marked
 //! ([the module above](super)): its headers, and what of its payload lies before the region, then a [`Note`] that says what was placed. Its
@@ -14,7 +14,7 @@
 //! has been started again and knows of no region. A segment that brings nothing new ends nothing, and comes as without placement. A reset of the device
 //! ends all.
 //!
-//! An order, big-endian:
+//! A request, big-endian:
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
@@ -46,8 +46,8 @@
 
 use super::{ETHERTYPE, GROUP};
 
-/// Bytes of an order's frame.
-pub const ORDER_LEN: usize = 78;
+/// Bytes of a request's frame.
+pub const REQUEST_LEN: usize = 78;
 /// Bytes of a note.
 pub const NOTE_LEN: usize = 16;
 
@@ -81,9 +81,9 @@ pub struct Region {
     pub len: u32,
 }
 
-/// What a driver wants.
+/// What a driver asks of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum PlacementRequest {
     /// Fill a region.
     Fill(Ends, Region),
     /// Fill none of the connection's any more, of which this one is the last.
@@ -116,11 +116,11 @@ fn next<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*bytes)
 }
 
-impl Order {
-    /// Reads a frame, link header included. `None` when it is no order.
+impl PlacementRequest {
+    /// Reads a frame, link header included. `None` when it is no request.
     #[must_use]
     pub fn parse(frame: &[u8]) -> Option<Self> {
-        let mut rest = frame.get(..ORDER_LEN)?;
+        let mut rest = frame.get(..REQUEST_LEN)?;
         let group = next(&mut rest)?;
         let [_, _, _, _, _, _] = next(&mut rest)?;
         let (ethertype, magic) = (next(&mut rest)?, next(&mut rest)?);
@@ -149,7 +149,7 @@ impl Order {
 
     /// The frame, link header included, of the driver with this address.
     #[must_use]
-    pub fn emit(&self, source: [u8; 6]) -> [u8; ORDER_LEN] {
+    pub fn emit(&self, source: [u8; 6]) -> [u8; REQUEST_LEN] {
         let only = |id| Region {
             id,
             sequence: 0,
@@ -175,7 +175,7 @@ impl Order {
             &region.address.to_be_bytes(),
             &region.len.to_be_bytes(),
         ];
-        let mut frame = [0; ORDER_LEN];
+        let mut frame = [0; REQUEST_LEN];
         for (to, from) in frame.iter_mut().zip(fields.into_iter().flatten()) {
             *to = *from;
         }
@@ -239,7 +239,7 @@ mod tests {
         len: 0x10_0000,
     };
     /// By the table above, written by hand.
-    const BYTES: [u8; ORDER_LEN] = [
+    const BYTES: [u8; REQUEST_LEN] = [
         0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 7, 0x88, 0xb5, 0x77, 0x62, 0x70, 0x6c, 1, 1,
         0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 1, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 9, 0, 80, 0xc0, 1, 0x80, 0, 0, 1, 0, 0, 0, 1, 0x23,
@@ -247,30 +247,33 @@ mod tests {
     ];
 
     #[test]
-    fn an_order_is_that_of_the_table() {
-        let order = Order::Fill(ENDS, REGION);
-        assert_eq!(order.emit([2, 0, 0, 0, 0, 7]), BYTES);
-        assert_eq!(Order::parse(&BYTES), Some(order));
-        let leave = Order::Leave(ENDS, 7).emit([2, 0, 0, 0, 0, 7]);
+    fn a_request_is_that_of_the_table() {
+        let request = PlacementRequest::Fill(ENDS, REGION);
+        assert_eq!(request.emit([2, 0, 0, 0, 0, 7]), BYTES);
+        assert_eq!(PlacementRequest::parse(&BYTES), Some(request));
+        let leave = PlacementRequest::Leave(ENDS, 7).emit([2, 0, 0, 0, 0, 7]);
         assert_eq!((leave[19], &leave[22..62]), (2, &BYTES[22..62]));
-        assert_eq!(Order::parse(&leave), Some(Order::Leave(ENDS, 7)));
+        assert_eq!(
+            PlacementRequest::parse(&leave),
+            Some(PlacementRequest::Leave(ENDS, 7))
+        );
         assert!(is_for_card(BYTES.first_chunk().unwrap()));
     }
 
     #[test]
-    fn the_rest_is_no_order() {
+    fn the_rest_is_no_request() {
         for at in (0..6).chain(12..18) {
             let mut bytes = BYTES;
             bytes[at] ^= 1;
-            assert_eq!(Order::parse(&bytes), None, "{at}");
+            assert_eq!(PlacementRequest::parse(&bytes), None, "{at}");
         }
         for (at, value) in [(18, 0), (19, 0), (19, 3), (75, 0)] {
             let mut bytes = BYTES;
             bytes[at] = value;
-            assert_eq!(Order::parse(&bytes), None, "{at}");
+            assert_eq!(PlacementRequest::parse(&bytes), None, "{at}");
         }
-        for len in 0..ORDER_LEN {
-            assert_eq!(Order::parse(&BYTES[..len]), None);
+        for len in 0..REQUEST_LEN {
+            assert_eq!(PlacementRequest::parse(&BYTES[..len]), None);
         }
     }
 
@@ -304,7 +307,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(changes in prop::collection::vec((0..ORDER_LEN, any::<u8>()), 0..6)) {
+        fn any_bytes(changes in prop::collection::vec((0..REQUEST_LEN, any::<u8>()), 0..6)) {
             let mut bytes = BYTES;
             for (at, value) in changes {
                 bytes[at] = value;

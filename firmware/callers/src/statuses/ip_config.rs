@@ -103,7 +103,7 @@ fn refusals(walk: &mut Walk, interface: &Interface) {
     walk.expect(&named(v6, "SetData(InterfaceInfo)"), info, PROTECTED);
 }
 
-/// Of each type.
+/// Calls with data of a wrong size, for each type of data.
 fn sizes(walk: &mut Walk, interface: &Interface) {
     let v6 = interface.v6;
     let (address, host) = if v6 { (18, 16) } else { (8, 4) };

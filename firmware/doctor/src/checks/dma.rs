@@ -268,7 +268,7 @@ fn fastest(clock: Clock, work: &mut dyn FnMut()) -> u64 {
     best
 }
 
-/// Of a region.
+/// The rate at which a whole region took so many ticks.
 fn rate(clock: Clock, what: &str, ticks: u64) -> Rate {
     let nanos = clock.nanos_of(ticks).max(1);
     Rate {

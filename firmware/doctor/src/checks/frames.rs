@@ -36,21 +36,21 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let candidate = stock::cards(examination.origin).next();
     let candidate = candidate.ok_or(BootError::NoInterface)?;
     let card = card_of(examination, &candidate, None)?;
-    let mut bench = Bench::open(examination, &card)?;
+    let mut run = FrameRun::open(examination, &card)?;
     console::progress("frames, by wireboot's driver and the firmware's");
     let own = match &card {
         Card::Native(_) => DRIVER,
         Card::Snp(_) | Card::Undi(_) => SNP,
     };
-    match bench.card(own, &card) {
+    match run.card(own, &card) {
         // Nor does it answer the others.
-        Err(error @ Error::NoSender(_)) if bench.ladder.rungs.is_empty() => return Err(error),
+        Err(error @ Error::NoSender(_)) if run.ladder.rungs.is_empty() => return Err(error),
         Err(error) => tell(examination, own, &error),
         Ok(()) => {}
     }
     candidate.connect();
     match card.with_firmware_driver() {
-        Some(card) => bench.or_tell(examination, SNP, |bench| bench.card(SNP, &card)),
+        Some(card) => run.or_tell(examination, SNP, |run| run.card(SNP, &card)),
         None if own == DRIVER => {
             examination.not_measured("frames", "SNP: the firmware has no driver for this card");
         }
@@ -58,10 +58,10 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     }
     // Few of the firmware's drivers have one.
     if let Ok(card @ Card::Undi(_)) = card_of(examination, &candidate, Some(NicDriver::Undi)) {
-        bench.or_tell(examination, UNDI, |bench| bench.card(UNDI, &card));
+        run.or_tell(examination, UNDI, |run| run.card(UNDI, &card));
     }
-    bench.or_tell(examination, MNP, |bench| bench.packet_service(&candidate));
-    examination.report.ladder = Some(bench.ladder);
+    run.or_tell(examination, MNP, |run| run.packet_service(&candidate));
+    examination.report.ladder = Some(run.ladder);
     Ok(())
 }
 
@@ -82,7 +82,8 @@ fn tell(examination: &mut Examination<'_>, what: &str, error: &Error) {
     examination.not_measured("frames", &format!("{what}: {error}"));
 }
 
-struct Bench {
+/// What the rungs are measured with, and what was found.
+struct FrameRun {
     frames: Frames,
     mac: [u8; 6],
     ladder: Ladder,
@@ -91,7 +92,7 @@ struct Bench {
     ended: bool,
 }
 
-impl Bench {
+impl FrameRun {
     /// Finds an address, and who sends: the server that boots machines.
     fn open(examination: &Examination<'_>, card: &Card) -> Result<Self, Error> {
         let (origin, clock) = (examination.origin, examination.clock);

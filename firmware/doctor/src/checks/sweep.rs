@@ -14,6 +14,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::slice::from_ref;
+use firmware::FirmwareTransfers;
+use ours::OurTransfers;
 use wireboot_boot::card;
 use wireboot_boot::error::Error as BootError;
 use wireboot_fetch::Leases;
@@ -107,7 +109,7 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
     let ip = if server.is_ipv6() { 6 } else { 4 };
     // Its own receivers would be given a copy of each packet. They would even where we came by it.
     boot.stop();
-    let filled = firmware::Transfers::open(&card, station, &source)
+    let filled = FirmwareTransfers::open(&card, station, &source)
         .map(|mut transfers| Table::new(examination, By::Firmware, ip).fill(&mut transfers));
     if let Some(cached) = &examination.origin.cached {
         // What the firmware's PXE told whoever we came from.
@@ -121,7 +123,7 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
     let mut ours = ours.filter(|one| one.path().starts_with(&card.path));
     let ours = ours.next().ok_or(BootError::NoInterface)?;
     let taken = throughput::take(&ours, examination.clock)?;
-    let mut transfers = ours::Transfers::new(taken.nic, &source);
+    let mut transfers = OurTransfers::new(taken.nic, &source);
     let table = Table::new(examination, By::Wireboot, ip).fill(&mut transfers);
     transfers.into_nic().stop();
     // Before the claim: its memory belonged to the device.

@@ -44,7 +44,7 @@ impl Default for Options {
     }
 }
 
-/// What there is.
+/// The options that there are, for who writes another.
 const KNOWN: &str = "server=ADDRESS rounds=N ms=N file=NAME small=NAME large=NAME processors=N,N,... only=WORD,... phases=1";
 /// A second or ten are enough for every rung.
 const MAX_MILLIS: u32 = wireboot_wire::ladder::MAX_MICROS / 1000;

@@ -1,6 +1,6 @@
 //! Where the time of a packet goes: the clock is read wherever the engine calls a driver, and the driver the engine.
 
-use super::Bench;
+use super::LadderRun;
 use super::frames::Size;
 use super::table::Kind;
 use super::wire::Driver;
@@ -265,7 +265,7 @@ impl<N: Nic> Nic for Recorded<N> {
     }
 }
 
-impl Bench<'_> {
+impl LadderRun<'_> {
     /// The rungs of receiving by the firmware's driver: frames thrown away, copied, and by our stack, with and without checksums.
     pub(super) fn phases(&mut self, record: Record) {
         self.interface.connect();
@@ -277,8 +277,8 @@ impl Bench<'_> {
 
     fn recorded(&mut self, nic: Recorded<impl Nic>) -> Result<(), Error> {
         let mut driver = Driver(nic);
-        self.rung(Kind::Receive, "SNP", |bench| {
-            bench.frames.receive(&mut driver, Size::Full, None)
+        self.rung(Kind::Receive, "SNP", |run| {
+            run.frames.receive(&mut driver, Size::Full, None)
         });
         self.copied("SNP, copied", &mut driver);
         let mut nic = driver.0;

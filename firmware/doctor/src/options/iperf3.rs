@@ -30,7 +30,7 @@ pub(crate) struct Options {
     pub driver: Option<Driver>,
 }
 
-/// What there is.
+/// The options that there are, for who writes another.
 pub(crate) const KNOWN: &str = "iperf3=ADDRESS ttcp=ADDRESS port=N udp reverse bidir parallel=N time=S bytes=N length=N mss=N bandwidth=N driver=NAME";
 /// A test is over before the watchdog of the check thinks that it hangs.
 const TIME: RangeInclusive<u32> = 1..=300;

@@ -37,9 +37,9 @@ static CLAIMED: Claimed<PciIoProtocol> = Claimed::none();
 
 /// Has the firmware's drivers take a function again when this is dropped, unless somebody else has it. By its path: its handle may be another one by
 /// then.
-struct ConnectOnDrop(Candidate);
+struct ConnectFunctionOnDrop(Candidate);
 
-impl Drop for ConnectOnDrop {
+impl Drop for ConnectFunctionOnDrop {
     fn drop(&mut self) {
         let mut functions = functions().into_iter();
         if let Some(function) = functions.find(|function| function.path == self.0.path) {
@@ -51,7 +51,7 @@ impl Drop for ConnectOnDrop {
 /// How a function is open.
 enum Open {
     /// Without any driver of the firmware's. Dropped in this order.
-    Owned(Option<ScopedProtocol<PciIo>>, ConnectOnDrop),
+    Owned(Option<ScopedProtocol<PciIo>>, ConnectFunctionOnDrop),
     /// With all drivers in place, below an interface that is stopped. A panic starts that, which resets the device. Dropped in this order.
     Borrowed(
         ScopedProtocol<PciIo>,
@@ -115,7 +115,7 @@ impl Claim {
 
     fn disconnect(candidate: Candidate) -> uefi::Result<Open> {
         let handle = candidate.handle;
-        let function = ConnectOnDrop(candidate);
+        let function = ConnectFunctionOnDrop(candidate);
         // From the top down: some drivers refuse to let go of a function while the network driver above has its
         // interface started.
         for interface in interfaces_on(&function.0.path) {

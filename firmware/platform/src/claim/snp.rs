@@ -3,7 +3,7 @@
 pub use super::interface::Candidate;
 
 use super::lent::Lent;
-use super::{Claimed, ConnectOnDrop, Exclusive, caller, interface};
+use super::{Claimed, ConnectHandleOnDrop, Exclusive, caller, interface};
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use uefi::boot::ScopedProtocol;
@@ -33,7 +33,7 @@ pub struct Claim {
     // Dropped in this order.
     /// `None` while another protocol is in its place.
     open: Option<ScopedProtocol<SimpleNetwork>>,
-    handle: ConnectOnDrop,
+    handle: ConnectHandleOnDrop,
 }
 
 impl Claim {

@@ -3,7 +3,7 @@
 pub use super::interface::Candidate;
 
 use super::lent::Lent;
-use super::{Claimed, ConnectOnDrop, interface, open, snp};
+use super::{Claimed, ConnectHandleOnDrop, interface, open, snp};
 use crate::raw::undi::{NetworkInterfaceIdentifierProtocol, NetworkInterfaceType};
 use crate::undi::commands::Commands;
 use alloc::vec::Vec;
@@ -47,12 +47,12 @@ pub struct Claim {
     identifier: ScopedProtocol<Identifier>,
     /// `EFI_SIMPLE_NETWORK_PROTOCOL`, where the driver offers it as well: what is built on that lets go too.
     simple: Option<snp::Claim>,
-    handle: ConnectOnDrop,
+    handle: ConnectHandleOnDrop,
 }
 
 impl Claim {
     pub(crate) fn take(interface: &Candidate) -> uefi::Result<Self> {
-        let handle = ConnectOnDrop(interface.handle);
+        let handle = ConnectHandleOnDrop(interface.handle);
         // Has the firmware's own network driver let go, and with it all that is built on it.
         let exclusive = open(handle.0, OpenProtocolAttributes::Exclusive);
         let kept = matches!(&exclusive, Err(error) if error.status() == Status::ACCESS_DENIED);

@@ -55,12 +55,13 @@ pub enum Station {
 
 /// A child of the firmware's TFTP service. It is destroyed on drop.
 pub struct Mtftp {
-    binding: Service,
+    binding: Binding,
     child: Handle,
     station: Station,
 }
 
-enum Service {
+/// The service binding protocol that makes children, of either version of IP.
+enum Binding {
     V4(ScopedProtocol<Binding4>),
     V6(ScopedProtocol<Binding6>),
 }
@@ -102,7 +103,7 @@ struct TokenContext {
     timeouts: u32,
 }
 
-impl Service {
+impl Binding {
     fn table(&mut self) -> uefi::Result<*mut ServiceBindingProtocol> {
         let table = match self {
             Self::V4(binding) => binding.get_mut().map(|binding| &raw mut binding.0),
@@ -123,8 +124,8 @@ impl Mtftp {
         // SAFETY: nothing disconnects the firmware's network while this is in use.
         let mut binding = unsafe {
             match station {
-                Station::V4(..) => Service::V4(open(handle(&MTFTP4_SERVICE_BINDING)?, how)?),
-                Station::V6 => Service::V6(open(handle(&MTFTP6_SERVICE_BINDING)?, how)?),
+                Station::V4(..) => Binding::V4(open(handle(&MTFTP4_SERVICE_BINDING)?, how)?),
+                Station::V6 => Binding::V6(open(handle(&MTFTP6_SERVICE_BINDING)?, how)?),
             }
         };
         let table = binding.table()?;

@@ -24,8 +24,9 @@ pub(super) enum Table {
     ConOut,
 }
 
+/// A service whose calls are looked at.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct TracedService {
     /// Its name in the specification.
     pub(super) name: &'static str,
     pub(super) table: Table,
@@ -33,8 +34,8 @@ pub(super) struct Service {
     pub(super) offset: usize,
 }
 
-const fn service(name: &'static str, table: Table, offset: usize) -> Service {
-    Service {
+const fn service(name: &'static str, table: Table, offset: usize) -> TracedService {
+    TracedService {
         name,
         table,
         offset,
@@ -45,7 +46,7 @@ const fn service(name: &'static str, table: Table, offset: usize) -> Service {
 pub(super) const COUNT: usize = ALL.len();
 
 /// All of them. A service's place here is its number.
-pub(super) const ALL: &[Service] = &[
+pub(super) const ALL: &[TracedService] = &[
     service("RaiseTPL", Table::Boot, offset_of!(BootServices, raise_tpl)),
     service(
         "RestoreTPL",

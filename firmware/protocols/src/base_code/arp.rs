@@ -1,4 +1,4 @@
-//! Arp.
+//! Arp: the Ethernet address of an IP address.
 
 use super::{mode, status, with};
 use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;

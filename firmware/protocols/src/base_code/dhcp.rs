@@ -1,4 +1,4 @@
-//! Dhcp.
+//! Dhcp: addresses by DHCP or DHCPv6, whose messages the mode shows.
 
 use super::{Face, mode, status, with};
 use alloc::vec::Vec;

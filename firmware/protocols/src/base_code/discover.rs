@@ -1,4 +1,4 @@
-//! Discover.
+//! Discover: a boot server of a type, as the caller, the layers before or DHCP's messages say.
 
 use super::{Face, dhcp, mode, status, with};
 use alloc::vec::Vec;

@@ -52,7 +52,7 @@ fn url(server: IpAddr, file: &str) -> Option<Url> {
 }
 
 /// Which operation, of which file, how.
-struct Order<'a> {
+struct Request<'a> {
     operation: PxeBaseCodeTftpOpcode,
     transfer: Transfer<'a>,
     dont_use_buffer: bool,
@@ -113,7 +113,7 @@ pub(super) unsafe extern "efiapi" fn mtftp(
         let block_size = block_size.map_or(USUAL_BLOCK, |size| {
             u16::try_from(size).map_or(LARGEST_BLOCK, |size| size.min(LARGEST_BLOCK))
         });
-        let order = Order {
+        let request = Request {
             operation,
             transfer: Transfer {
                 server,
@@ -124,7 +124,7 @@ pub(super) unsafe extern "efiapi" fn mtftp(
             dont_use_buffer,
         };
         face.begin();
-        let result = carry_out(face, &order, memory);
+        let result = carry_out(face, &request, memory);
         face.leave();
         let (len, status) = match result {
             Ok(len) => (Some(len), Ok(())),
@@ -145,20 +145,20 @@ pub(super) unsafe extern "efiapi" fn mtftp(
 /// Returns the size of the file.
 fn carry_out(
     face: &mut Face<'_>,
-    order: &Order<'_>,
+    request: &Request<'_>,
     memory: Option<Buffer>,
 ) -> Result<u64, Refusal> {
     use PxeBaseCodeTftpOpcode as Opcode;
-    let transfer = &order.transfer;
+    let transfer = &request.transfer;
     let url = || url(transfer.server, transfer.file).ok_or(Refusal::InvalidParameter);
-    match order.operation {
+    match request.operation {
         Opcode::TFTP_GET_FILE_SIZE => {
             let url = url()?;
             by_engine(face, |network| network.size(&url))
         }
         Opcode::TFTP_READ_FILE => {
             // What comes by HTTP has no packets of TFTP to show.
-            let shown = order.dont_use_buffer
+            let shown = request.dont_use_buffer
                 || face.callback(PxeBaseCodeFunction::MTFTP).is_some()
                     && !transfer.file.contains("://");
             match memory {

@@ -17,12 +17,12 @@ pub(super) struct FaultArgument {
 }
 
 impl FaultArgument {
-    /// In its rings.
+    /// What the card does wrong in its rings.
     pub(super) fn lies(&self) -> Lies {
         Lies::new(&self.lies, self.seed)
     }
 
-    /// As a whole.
+    /// When the whole card fails.
     pub(super) fn outages(&self) -> Outages {
         Outages::new(self.outages.clone(), self.seed)
     }

@@ -45,7 +45,7 @@ impl MemfdPool {
         }))
     }
 
-    /// For the card.
+    /// The file behind it, which the card maps.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

@@ -20,12 +20,12 @@ pub(super) struct Station {
     pub ip: [u8; 4],
 }
 
-/// Who has files.
+/// The server, which has the files.
 pub(super) const SERVER: Station = Station {
     mac: [2, 0, 0, 0, 0, 1],
     ip: [10, 77, 0, 1],
 };
-/// The guest.
+/// The guest, which asks the server for them.
 pub(super) const CLIENT: Station = Station {
     mac: [2, 0, 0, 0, 0, 2],
     ip: [10, 77, 0, 2],

@@ -8,13 +8,13 @@ use wireboot_card::{
 };
 
 use super::counters::ProgramCounters;
-use super::machine::{CONTEXT, Machine, READ_ONLY, SEEN, Wild};
+use super::machine::{CONTEXT, ProgramMemory, READ_ONLY, SEEN, Wild};
 use super::waiting::Waiting;
 use super::{Code, Hook, Program};
 
 const PASS: u64 = 0;
 const DROP: u64 = 1;
-/// Microseconds.
+/// How long a program may have a frame wait, in microseconds.
 const LONGEST_DELAY: u32 = 1_000_000;
 const MOST_COPIES: u16 = 8;
 /// Frames for other pairs, at most: as many as wait in one.
@@ -57,7 +57,7 @@ pub(crate) struct Diverted {
 struct Running {
     program: Program,
     place: PairOf,
-    machine: Machine,
+    memory: ProgramMemory,
     context: [u8; CONTEXT],
     /// A frame that was edited.
     aside: Box<[u8]>,
@@ -103,12 +103,12 @@ impl<W> Filter<W> {
     }
 
     /// When a frame goes to the wire, though nobody rings.
-    pub(crate) fn out_due(&self) -> Option<Duration> {
+    pub(crate) fn due_from_guest(&self) -> Option<Duration> {
         self.waiting(Hook::Guest)?.due()
     }
 
     /// When one goes to the guest.
-    pub(crate) fn home_due(&self) -> Option<Duration> {
+    pub(crate) fn due_to_guest(&self) -> Option<Duration> {
         self.waiting(Hook::Wire)?.due()
     }
 
@@ -120,7 +120,7 @@ impl<W> Filter<W> {
     pub(crate) fn counters(&self) -> Option<ProgramCounters> {
         let running = self.running.as_ref()?;
         let names = running.program.maps.iter().map(|map| map.name.clone());
-        let values = running.machine.values().map(Iterator::collect);
+        let values = running.memory.values().map(Iterator::collect);
         Some(ProgramCounters {
             maps: names.zip(values).collect(),
             ..running.counters.clone()
@@ -157,8 +157,8 @@ impl<W> Filter<W> {
     /// The guest's receive queue is stopped: what waits for it would be old when it starts again.
     pub(crate) fn forget_received(&mut self) {
         if let Some(running) = &mut self.running {
-            let [_, home] = &mut running.waiting;
-            running.counters.forgotten += home.clear() as u64;
+            let [_, to_guest] = &mut running.waiting;
+            running.counters.forgotten += to_guest.clear() as u64;
         }
     }
 
@@ -182,7 +182,7 @@ impl<W> From<W> for Filter<W> {
 impl Running {
     fn new(program: Program, place: PairOf) -> Self {
         Self {
-            machine: Machine::new(&program.maps),
+            memory: ProgramMemory::new(&program.maps),
             program,
             place,
             context: [0; CONTEXT],
@@ -239,7 +239,7 @@ impl Running {
         for (place, told) in head.chunks_exact_mut(8).zip(told) {
             place.copy_from_slice(&told);
         }
-        match decide(code, &mut self.machine, context, self.place, now) {
+        match decide(code, &mut self.memory, context, self.place, now) {
             Err(failure) => {
                 *wild = Some((failure, false));
                 counters.failed += 1;
@@ -314,12 +314,12 @@ fn tell(low: u32, [middle, high]: [u16; 2]) -> [u8; 8] {
 /// Runs a program of this pair on a context. None when the frame is to be dropped.
 fn decide(
     code: &Code,
-    machine: &mut Machine,
+    memory: &mut ProgramMemory,
     context: &mut [u8; CONTEXT],
     PairOf { pair: own, pairs }: PairOf,
     now: Duration,
 ) -> Result<Option<Fate>, Wild> {
-    let verdict = machine.run(&code.instructions, context)?;
+    let verdict = memory.run(&code.instructions, context)?;
     let said = context.get(READ_ONLY..).and_then(<[u8]>::first_chunk::<8>);
     let said = said.map_or(0, |said| u64::from_le_bytes(*said));
     let (delay, copies, pair) = (said as u32, (said >> 32) as u16, (said >> 48) as u16);
@@ -396,9 +396,9 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
         let Some(running) = &mut self.running else {
             return;
         };
-        let [out, _] = &mut running.waiting;
+        let [from_guest, _] = &mut running.waiting;
         let mut any = false;
-        while let Some((header, head)) = out.first(now) {
+        while let Some((header, head)) = from_guest.first(now) {
             let unit = Unit {
                 header,
                 head,
@@ -408,7 +408,7 @@ impl<M: GuestMemory, W: Wire<M>> Wire<M> for Filter<W> {
             if !self.wire.send(memory, &unit, now) {
                 running.counters.no_room += 1;
             }
-            out.pop();
+            from_guest.pop();
             any = true;
         }
         if any {
@@ -481,10 +481,10 @@ impl<W> Filter<W> {
         let Some(running) = running.filter(|running| running.has(Hook::Wire)) else {
             return self.wire.receive(memory, room, now);
         };
-        let [_, home] = &mut running.waiting;
-        if let Some((header, bytes)) = home.first(now) {
+        let [_, to_guest] = &mut running.waiting;
+        if let Some((header, bytes)) = to_guest.first(now) {
             let (len, written) = (bytes.len(), scatter(memory, room, bytes) == Ok(true));
-            home.pop();
+            to_guest.pop();
             if !written {
                 return Received::TooLong;
             }

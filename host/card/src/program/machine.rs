@@ -63,7 +63,7 @@ impl Wild {
 
 /// Memory of a program that stays from frame to frame.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct ProgramMemory {
     stack: [u8; STACK],
     maps: Vec<Box<[u8]>>,
 }
@@ -83,7 +83,7 @@ impl Registers {
     }
 }
 
-impl Machine {
+impl ProgramMemory {
     pub(super) fn new(maps: &[Map]) -> Self {
         let values = |map: &Map| vec![0; map.entries as usize * VALUE].into_boxed_slice();
         Self {

@@ -36,7 +36,7 @@ pub(crate) enum MessageError {
     Ring { request: u32, ring: u64 },
 }
 
-/// What comes first.
+/// What each message begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub request: u32,

@@ -27,7 +27,7 @@ pub(crate) enum DgramError {
     Kernel { path: PathBuf, error: io::Error },
 }
 
-/// One end.
+/// A wire of datagrams: a Unix socket of ours, and the path of the peer's.
 #[derive(Debug)]
 pub(crate) struct Dgram {
     socket: UnixDatagram,

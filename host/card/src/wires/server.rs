@@ -53,7 +53,7 @@ impl ServerWire {
         | feature::GUEST_TSO6
         | feature::GUEST_UFO;
 
-    /// To this one.
+    /// The wire to this station.
     ///
     /// # Errors
     /// Those of the kernel's calls.

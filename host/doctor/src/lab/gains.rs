@@ -279,7 +279,7 @@ fn version(faults: &[Fault]) -> IpVersion {
 }
 
 impl Setting {
-    /// For people.
+    /// The setting in words.
     fn what(&self) -> String {
         let mut network = network_with(&self.faults);
         if self.ip == IpVersion::V6 {

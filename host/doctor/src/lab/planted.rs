@@ -11,7 +11,7 @@ use wireboot_lab::variables::Driver;
 
 use super::site::Fault;
 
-/// The driver.
+/// The driver that makes these faults.
 pub(super) const PROGRAM: &str = "wireboot-planted.efi";
 
 /// The driver's words for those faults that it makes: none where it is not needed.
@@ -32,7 +32,7 @@ pub(super) fn words(faults: &[Fault]) -> String {
 
 /// The driver's word for which it tells, whenever the firmware is ready to boot again, whether that is as it was.
 pub(super) const WITNESS: &str = "witness";
-/// What it tells.
+/// The line by which it tells.
 pub(super) const TOLD: &str =
     r"wireboot-planted: (the firmware is as it was|not as it was:.*)\r?\n";
 /// Where all is well.

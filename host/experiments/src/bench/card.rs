@@ -12,7 +12,7 @@ use crate::protocol::Protocol;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
 
-/// The whole boot.
+/// How long the whole boot may take.
 const PATIENCE: Duration = UNTIL_REQUEST.saturating_mul(2);
 
 /// Starts a card that serves the testbed's files, with more `options`.

@@ -22,7 +22,7 @@ pub(super) struct Measured {
 pub(super) struct MeasuredRung {
     /// What it is compared with: the first rung of the same kind.
     pub kind: Kind,
-    /// What it is.
+    /// Its name in `doctor.efi ladder`.
     pub name: String,
     /// Why the last measurement failed, if one did.
     pub error: Option<String>,
@@ -144,7 +144,7 @@ pub struct Ladder {
 pub struct Rung {
     /// What it is compared with.
     pub kind: Kind,
-    /// What it is.
+    /// Its name in `doctor.efi ladder`.
     pub name: String,
     /// Mbit/s of payload.
     pub mbit_s: f64,

@@ -95,7 +95,7 @@ impl Client {
         packet
     }
 
-    /// Where it stands.
+    /// How far the read is.
     pub(super) fn state(&self) -> &ReadState {
         &self.state
     }

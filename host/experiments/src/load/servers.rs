@@ -22,7 +22,7 @@ use wireboot_lab::{nginx, tftpd_hpa};
 /// Transfers at a time that the servers are told to allow, where they want to be told.
 const MOST_TRANSFERS: usize = 2000;
 
-/// A server.
+/// Which server has the load, and by which protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {

@@ -50,7 +50,7 @@ pub struct LoaderRow {
     pub server: &'static str,
     /// Whether the guest's memory was given to it before the start.
     pub warm: bool,
-    /// Of its figures.
+    /// The unit of its figures.
     pub unit: Unit,
     /// By the networks' short names; none where it has none.
     pub figures: BTreeMap<&'static str, Figure>,

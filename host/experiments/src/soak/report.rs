@@ -15,11 +15,11 @@ use wireboot_lab::qemu::Accelerator;
 pub(super) struct SoakReport {
     /// From which all faults were chosen.
     pub seed: u64,
-    /// Of the machine.
+    /// How many processors the machine has.
     pub processors: u32,
     /// What ran the guests' instructions.
     pub accelerator: Accelerator,
-    /// In their order.
+    /// The boots, in the order of their numbers.
     pub boots: Vec<Boot>,
 }
 

@@ -12,7 +12,7 @@ use wireboot_server::stop::Stop;
 
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(100);
-/// Taken at once.
+/// Most bytes that are taken at once.
 const BYTES: usize = 1 << 20;
 
 /// Listens.

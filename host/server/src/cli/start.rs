@@ -14,7 +14,7 @@ use wireboot_wire::tftp;
 
 use super::ServeArgs;
 use super::address::{AddressRange, Addresses};
-use crate::address_probe::Arp;
+use crate::arp_probe::Arp;
 use crate::check;
 use crate::dhcp::{self, DhcpServer, DhcpSockets};
 use crate::dhcpv6::{self, DhcpV6Server, DhcpV6Sockets};

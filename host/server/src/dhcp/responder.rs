@@ -327,7 +327,7 @@ impl Responder {
         let http = answers.http.as_ref().map(|http| format!("{http}/"));
         let tftp = || format!("tftp://{}/", answers.server);
         let url = http.clone().unwrap_or_else(tftp);
-        let places = boot::Places {
+        let urls = boot::FileUrls {
             configuration: format!("{url}{BOOT_CONFIGURATION}"),
             http,
             tftp: answers.tftp.then(String::new),
@@ -341,7 +341,7 @@ impl Responder {
         };
         let directory = &answers.directory;
         self.machines
-            .boots(&request.chaddr, &client, places, directory, now)
+            .boots(&request.chaddr, &client, urls, directory, now)
     }
 
     fn is_on_network(&self, address: Ipv4Addr) -> bool {

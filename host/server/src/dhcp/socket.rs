@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use wireboot_wire::dhcp::{CLIENT_PORT, MessageType, PXE_PORT, SERVER_PORT};
 
 use super::responder::{Destination, Reply, Responder, hardware_address};
-use crate::address_probe::Arp;
+use crate::arp_probe::Arp;
 use crate::event::{Event, Events, Kind};
 use crate::interface::Interface;
 use crate::leases::Leases;

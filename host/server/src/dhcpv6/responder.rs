@@ -14,7 +14,7 @@ use wireboot_wire::dhcpv6::option::{self, IaAddress, IaNa, Status, StatusCode};
 use wireboot_wire::dhcpv6::{Message, MessageType, Options, Writer, duid};
 use wireboot_wire::text;
 
-use crate::boot::{Boot, Client, Machines, Places, Untold};
+use crate::boot::{Boot, Client, FileUrls, Machines, Untold};
 use crate::boot_conf::BOOT_CONFIGURATION;
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
@@ -354,7 +354,7 @@ impl Responder {
         let pxe = self.answers.link_local.filter(|_| from_proxy);
         let pxe = pxe.map_or_else(|| tftp.clone(), |address| format!("tftp://[{address}]"));
         let url = format!("{}/", http.unwrap_or(&tftp));
-        let places = Places {
+        let urls = FileUrls {
             configuration: format!("{url}{BOOT_CONFIGURATION}"),
             http: http.map(|http| format!("{http}/")),
             tftp: self.answers.tftp.then(|| format!("{pxe}/")),
@@ -368,7 +368,7 @@ impl Responder {
         };
         let directory = &self.answers.directory;
         self.machines
-            .boots(&machine.octets(), &client, places, directory, now)
+            .boots(&machine.octets(), &client, urls, directory, now)
     }
 
     fn is_on_network(&self, address: Ipv6Addr) -> bool {

@@ -8,11 +8,11 @@
 //! for request heads.
 
 mod connections;
+pub(crate) mod events;
 mod head;
 mod response;
 mod select;
 pub(crate) mod status;
-pub(crate) mod told;
 pub(crate) mod upload;
 
 use std::io::{self, Read, Write};
@@ -284,7 +284,7 @@ impl Connection {
     }
 
     fn answer(&mut self, head: &Head, service: &Service) -> io::Result<()> {
-        let name = told::shown(head);
+        let name = events::name(head);
         let response = Response::to(head, &service.directory);
         if let Some(reason) = &response.refusal {
             service.refused(self.client, &name, reason);
@@ -294,13 +294,13 @@ impl Connection {
         };
         let length = range.end - range.start;
         let client = self.client.ip();
-        service.events.record(told::start(client, &name, range));
+        service.events.record(events::start(client, &name, range));
         let (began, mut sent) = (Instant::now(), 0);
         let result = write(&mut self.stream, &response, head.close)
             .and_then(|()| self.send(content, range.clone(), &mut sent));
         let took = began.elapsed();
         service.events.record(match &result {
-            Ok(()) => told::done(client, &name, sent, took),
+            Ok(()) => events::done(client, &name, sent, took),
             Err(error) => {
                 let why = match self.entry.gave_way() {
                     true => format!(
@@ -309,7 +309,7 @@ impl Connection {
                     ),
                     false => broken_off(error, length, self.limits),
                 };
-                told::broken_off(client, &name, sent, took).message(why)
+                events::broken_off(client, &name, sent, took).message(why)
             }
         });
         result
@@ -373,7 +373,8 @@ fn write_with_more_to_come(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<(
 
 impl Service {
     fn refused(&self, client: SocketAddr, name: &str, reason: &str) {
-        self.events.record(told::refused(client.ip(), name, reason));
+        self.events
+            .record(events::refused(client.ip(), name, reason));
     }
 }
 

@@ -10,7 +10,7 @@ use super::response::Response;
 use super::status::Status;
 use super::{Connection, Service};
 use crate::event::{Event, Events, Kind};
-use crate::reports::{LONGEST, Place, Refusal, Reports};
+use crate::reports::{LONGEST, Refusal, Reports, UploadPermit};
 
 /// Where they are sent.
 pub(crate) const PATH: &str = "/report";
@@ -61,18 +61,18 @@ fn refusal(refused: &Refusal) -> Response {
     }
 }
 
-/// How many bytes the body has, and a place for them from `place`, or why it is not read.
+/// How many bytes the body has, and a permit for them from `permit`, or why it is not read.
 pub(crate) fn admitted(
     head: &Head,
     reports: Option<&Arc<Reports>>,
-    place: impl FnOnce(&Arc<Reports>) -> Result<Place, Refusal>,
-) -> Result<(usize, Place), Box<Response>> {
+    permit: impl FnOnce(&Arc<Reports>) -> Result<UploadPermit, Refusal>,
+) -> Result<(usize, UploadPermit), Box<Response>> {
     let refused = |(status, why): (Status, &str)| Box::new(Response::refusal(status, why));
     let why = "this server takes no reports; it does with --reports";
     let reports = reports.ok_or_else(|| refused((Status::NOT_FOUND, why)))?;
     let length = length(head).map_err(refused)?;
-    let place = place(reports);
-    Ok((length, place.map_err(|error| Box::new(refusal(&error)))?))
+    let permit = permit(reports);
+    Ok((length, permit.map_err(|error| Box::new(refusal(&error)))?))
 }
 
 /// The answer to a report that did not come in time.
@@ -82,13 +82,13 @@ pub(crate) fn late() -> Response {
 
 /// Keeps the report in `bytes` that `client` began to send at `began`, and tells of it.
 pub(crate) fn keep(
-    place: &Place,
+    permit: &UploadPermit,
     bytes: &[u8],
     client: IpAddr,
     began: Instant,
     events: &Events,
 ) -> Response {
-    match place.keep(bytes, SystemTime::now()) {
+    match permit.keep(bytes, SystemTime::now()) {
         Ok(name) => {
             let event = Event::now(Kind::Report, client)
                 .file(&name)
@@ -106,12 +106,12 @@ impl Connection {
     pub(super) fn take_report(&mut self, head: &Head, service: &Service) -> io::Result<()> {
         let client = self.client.ip();
         match admitted(head, service.reports.as_ref(), |reports| {
-            reports.place(client)
+            reports.permit(client)
         }) {
             Err(refused) => self.conclude(&refused, service),
-            Ok((length, place)) => {
-                let response = self.report(head, length, &place, service)?;
-                // The place is left when all is written: an answer takes memory, too.
+            Ok((length, permit)) => {
+                let response = self.report(head, length, &permit, service)?;
+                // The permit is given back when all is written: an answer takes memory, too.
                 self.conclude(&response, service)
             }
         }
@@ -129,7 +129,7 @@ impl Connection {
         &mut self,
         head: &Head,
         length: usize,
-        place: &Place,
+        permit: &UploadPermit,
         service: &Service,
     ) -> io::Result<Response> {
         if asks_first(head) {
@@ -144,7 +144,7 @@ impl Connection {
         }
         let body = std::mem::take(&mut self.buffer);
         let client = self.client.ip();
-        Ok(keep(place, &body, client, began, &service.events))
+        Ok(keep(permit, &body, client, began, &service.events))
     }
 
     /// Has the body in the buffer, and nothing else.

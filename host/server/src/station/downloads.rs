@@ -17,7 +17,7 @@ use super::step::FlowStep;
 use super::{Cut, MTU, StationHost};
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
-use crate::tftp::{Action, Sender, TftpAnswer, acknowledgement, agree, answer, told};
+use crate::tftp::{Action, Sender, TftpAnswer, acknowledgement, agree, answer, events};
 
 /// Transfers at a time.
 const MAX_TRANSFERS: usize = 64;
@@ -138,7 +138,7 @@ impl Downloads {
             ours: SocketAddr::new(to.ip(), port),
             sender: Sender::new(terms, now),
             options: acknowledgement(granted),
-            start: Some(told::start(&terms, client, &name)),
+            start: Some(events::start(&terms, client, &name)),
             name,
             parts: [Part::File(content.clone(), 0..content.len())].into(),
             held: None,
@@ -171,13 +171,13 @@ impl Downloads {
             return false;
         };
         let download = self.all.swap_remove(index);
-        let event = told::broken_off(
+        let event = events::broken_off(
             &download.sender,
             download.client(),
             &download.name,
             now.saturating_duration_since(download.began),
         );
-        host.events.record(event.message(told::REVOKED));
+        host.events.record(event.message(events::REVOKED));
         true
     }
 
@@ -233,7 +233,7 @@ impl Downloads {
                 let download = self.all.swap_remove(index);
                 let took = now.saturating_duration_since(download.began);
                 let Download { sender, name, .. } = &download;
-                let event = told::end(end, sender, download.client(), name, took);
+                let event = events::end(end, sender, download.client(), name, took);
                 host.events.record(event);
                 if let Some((code, text)) = sender.farewell() {
                     let frame = error(host, download.ours, download.peer, code, text);
@@ -269,7 +269,7 @@ impl Downloads {
         }
         let download = self.all.swap_remove(index);
         let took = now.saturating_duration_since(download.began);
-        let event = told::failed(download.client(), &download.name, took);
+        let event = events::failed(download.client(), &download.name, took);
         host.events.record(event.message(why));
         let code = ErrorCode::UNDEFINED;
         let frame = error(host, download.ours, download.peer, code, why);

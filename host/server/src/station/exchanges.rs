@@ -17,7 +17,7 @@ use super::report::{ReportAnswer, ReportUpload};
 use super::step::FlowStep;
 use super::{Cut, Longest, MTU, StationHost};
 use crate::directory::Directory;
-use crate::http::{Body, Head, MAX_HEAD, Response, told, upload};
+use crate::http::{Body, Head, MAX_HEAD, Response, events, upload};
 
 /// The port of HTTP.
 pub(super) const PORT: u16 = 80;
@@ -374,7 +374,7 @@ impl Exchange {
         while self.files.front().is_some_and(|served| served.left == 0) {
             if let Some(served) = self.files.pop_front() {
                 let took = now.saturating_duration_since(served.began);
-                let event = told::done(self.client(), &served.name, served.length, took);
+                let event = events::done(self.client(), &served.name, served.length, took);
                 host.events.record(event);
             }
         }
@@ -389,11 +389,12 @@ impl Exchange {
         now: Instant,
     ) {
         let response = Response::to(head, directory);
-        let name = told::shown(head);
+        let name = events::name(head);
         self.refused(&name, &response, host);
         self.respond(&response);
         if let Body::Part(_, range) = &response.body {
-            host.events.record(told::start(self.client(), &name, range));
+            host.events
+                .record(events::start(self.client(), &name, range));
             self.files.push_back(Served {
                 name,
                 length: range.end - range.start,
@@ -442,7 +443,7 @@ impl Exchange {
     fn refused(&self, name: &str, response: &Response, host: &StationHost) {
         if let Some(reason) = &response.refusal {
             host.events
-                .record(told::refused(self.client(), name, reason));
+                .record(events::refused(self.client(), name, reason));
         }
     }
 
@@ -487,7 +488,7 @@ impl Exchange {
         for served in std::mem::take(&mut self.files) {
             let sent = served.length.saturating_sub(served.left);
             let took = now.saturating_duration_since(served.began);
-            let event = told::broken_off(self.client(), &served.name, sent, took);
+            let event = events::broken_off(self.client(), &served.name, sent, took);
             host.events.record(event.message(why));
         }
     }

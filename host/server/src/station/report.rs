@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::event::Events;
 use crate::http::status::Status;
 use crate::http::{Head, Response, upload};
-use crate::reports::{Place, Reports};
+use crate::reports::{Reports, UploadPermit};
 
 /// A report that has not come in this time does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(super) enum ReportUpload {
 /// What has come of it.
 #[derive(Debug)]
 pub(super) struct Coming {
-    place: Place,
+    permit: UploadPermit,
     client: IpAddr,
     length: usize,
     bytes: Vec<u8>,
@@ -42,10 +42,10 @@ impl ReportUpload {
         client: IpAddr,
         now: Instant,
     ) -> Result<Self, Box<Response>> {
-        let place = |reports: &Arc<Reports>| reports.place_at_once(client);
-        let (length, place) = upload::admitted(head, reports, place)?;
+        let permit = |reports: &Arc<Reports>| reports.permit_at_once(client);
+        let (length, permit) = upload::admitted(head, reports, permit)?;
         Ok(Self::Coming(Coming {
-            place,
+            permit,
             client,
             length,
             bytes: Vec::new(),
@@ -87,13 +87,13 @@ impl ReportUpload {
         let events = events.clone();
         let write = move || {
             let Coming {
-                place,
+                permit,
                 client,
                 bytes,
                 began,
                 ..
             } = coming;
-            let answer = upload::keep(&place, &bytes, client, began, &events);
+            let answer = upload::keep(&permit, &bytes, client, began, &events);
             // Nobody waits where the machine has begun anew.
             let _ = sender.send(answer);
         };

@@ -1571,26 +1571,26 @@ fn reports_are_kept() {
     refused(&head(text.len(), ""), &text.as_bytes()[1..], "408");
     // Others are being taken in, and nobody waits for them here.
     let client = fixture.ends.0;
-    let place = reports.place_at_once(client).unwrap();
+    let permit = reports.permit_at_once(client).unwrap();
     let mut busy = Client::new(&fixture, 5001);
     busy.send(head(text.len(), "").as_bytes());
     until_answered(&mut busy, &mut fixture);
     assert_eq!(&busy.received[9..12], b"503");
-    drop(place);
+    drop(permit);
     assert_eq!(names().len(), 2);
-    // One whose client goes away, or ends its side too early, leaves its place.
+    // One whose client goes away, or ends its side too early, gives its permit back.
     for (port, aborts) in [(5002, true), (5003, false)] {
         let mut gone = Client::new(&fixture, port);
         gone.send(head(text.len(), "").as_bytes());
         gone.run(&mut fixture, |_| false);
-        assert!(reports.place_at_once(client).is_err());
+        assert!(reports.permit_at_once(client).is_err());
         if aborts {
             gone.connection.abort();
         } else {
             gone.connection.close();
         }
         gone.run(&mut fixture, |_| false);
-        assert!(reports.place_at_once(client).is_ok());
+        assert!(reports.permit_at_once(client).is_ok());
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{Beyond, Card, GuestMemory, Header, Queue, Span, Unmapped, feature};
 use wireboot_nic::model::ModelPci;
 use wireboot_nic::virtio::VirtioNet;
 use wireboot_nic::{LentMemory, Nic, Offload, Receive, Transmit};
-use wireboot_wire::card::placement::{Ends, Order};
+use wireboot_wire::card::placement::{Ends, PlacementRequest};
 
 /// The first byte's, so that the numbers begin anew in the middle.
 const FIRST: u32 = 0xffff_c000;
@@ -412,7 +412,7 @@ fn memory_that_is_not_the_guests_is_refused() {
     assert_eq!(world.card.counters().placements_refused, 1);
 }
 
-/// A guest without checksums from its card is not told whose are right. Nor is it done by a card that does not offer it, whatever a guest orders.
+/// Payload is not placed for a guest without checksums from its card, nor by a card that does not offer it, whatever a guest asks for.
 #[test]
 fn it_needs_an_offer_and_checksums() {
     for (features, placement) in [(feature::VERSION_1, true), (feature::KNOWN, false)] {
@@ -422,10 +422,10 @@ fn it_needs_an_offer_and_checksums() {
             ..Beyond::default()
         });
         nic.ask_card(99).unwrap();
-        let order = Order::Leave(ends(false, 1), 1).emit([2; 6]);
+        let request = PlacementRequest::Leave(ends(false, 1), 1).emit([2; 6]);
         let (mut rx, mut tx) = nic.split();
-        tx.send(order.len(), Offload::None, &mut |frame| {
-            frame.copy_from_slice(&order);
+        tx.send(request.len(), Offload::None, &mut |frame| {
+            frame.copy_from_slice(&request);
         })
         .unwrap();
         tx.flush().unwrap();

@@ -1,10 +1,10 @@
-//! Orders of a guest's for payload to be placed.
+//! Requests of a guest's for payload to be placed.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::vec::Vec;
 
-use wireboot_wire::card::placement::{Ends, NOTE_LEN, Note, Order, Region};
+use wireboot_wire::card::placement::{Ends, NOTE_LEN, Note, PlacementRequest, Region};
 
 use super::Bytes;
 use crate::card::{Beyond, Card};
@@ -28,11 +28,11 @@ fn ends(host: u8) -> Ends {
     }
 }
 
-/// A card with segments on its wire, and a guest that orders what `data` says, for memory of its own or not, where its rings lie too. Each unit comes
-/// whole, once, in order, from the buffers and the regions that its note names.
+/// A card with segments on its wire, and a guest that asks for what `data` says, for memory of its own or not, where its rings lie too.
+/// Each unit comes whole, once, in order, from the buffers and the regions that its note names.
 ///
 /// # Panics
-/// When one does not, or a note names what was not ordered.
+/// When one does not, or a note names what was not asked for.
 pub fn fuzz_card_placement(data: &[u8]) {
     let mut bytes = Bytes(data);
     let mergeable = bytes.u8() & 1 != 0;
@@ -79,13 +79,13 @@ pub fn fuzz_card_placement(data: &[u8]) {
                     spare.start += u64::from(region.len);
                 }
                 regions.push(region);
-                let order = Order::Fill(ends(1 + kind / 128), region);
-                guest.send(Header::default(), &order.emit([2; 6]), &[], false);
+                let request = PlacementRequest::Fill(ends(1 + kind / 128), region);
+                guest.send(Header::default(), &request.emit([2; 6]), &[], false);
                 guest.transmit.publish(&guest.memory);
             }
             1 => {
-                let order = Order::Leave(ends(1 + bytes.u8() % 2), bytes.u8().into());
-                guest.send(Header::default(), &order.emit([2; 6]), &[], false);
+                let request = PlacementRequest::Leave(ends(1 + bytes.u8() % 2), bytes.u8().into());
+                guest.send(Header::default(), &request.emit([2; 6]), &[], false);
                 guest.transmit.publish(&guest.memory);
             }
             2 | 3 => {
@@ -148,7 +148,7 @@ pub fn fuzz_card_placement(data: &[u8]) {
     }
 }
 
-/// Where placed bytes lie: in a region that was ordered, and in those that follow it in the stream.
+/// Where placed bytes lie: in a region that was asked for, and in those that follow it in the stream.
 fn places(regions: &[Region], id: u32, mut at: u32, len: u32) -> Vec<(u64, usize)> {
     let mut places = Vec::new();
     let mut left = len;
@@ -163,6 +163,6 @@ fn places(regions: &[Region], id: u32, mut at: u32, len: u32) -> Vec<(u64, usize
         next = Some(region.sequence.wrapping_add(region.len));
         (at, left) = (0, left - count);
     }
-    assert_eq!(left, 0, "more than was ordered");
+    assert_eq!(left, 0, "more than was asked for");
     places
 }

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wireboot_fpdt::{
-    LONGEST_TABLE, ParseError, basic_boot, boot_table_address, tell_boot, tell_details,
+    LONGEST_TABLE, ParseError, basic_boot, boot_table_address, report_boot, report_details,
 };
 use wireboot_platform::acpi;
 use wireboot_platform::variable::{self, GLOBAL};
@@ -20,8 +20,8 @@ pub(super) fn told() -> Checkpoints {
     }
     match boot_table().and_then(|table| Ok((basic_boot(&table).map_err(shown)?, table))) {
         Ok((boot, table)) => {
-            tell_boot(&boot, &mut points);
-            tell_details(&table, |number| named(number, &option(number)), &mut points);
+            report_boot(&boot, &mut points);
+            report_details(&table, |number| named(number, &option(number)), &mut points);
         }
         Err(reason) => points
             .missing

@@ -12,13 +12,13 @@ use wireboot_wire::text;
 use wireboot_wire::tftp::{DEFAULT_BLOCK_SIZE, Packet, TransferOptions};
 
 /// The firmware's protocol on a card.
-pub(super) struct Transfers<'s> {
+pub(super) struct FirmwareTransfers<'s> {
     mtftp: Mtftp,
     memory: DownloadBuffer,
     source: &'s Source,
 }
 
-impl<'s> Transfers<'s> {
+impl<'s> FirmwareTransfers<'s> {
     pub(super) fn open(
         card: &Candidate,
         station: Station,
@@ -40,7 +40,7 @@ impl<'s> Transfers<'s> {
     }
 }
 
-impl super::Transfers for Transfers<'_> {
+impl super::Transfers for FirmwareTransfers<'_> {
     fn transfer(&mut self, cell: &mut Cell, most: u64, goes_on: &mut dyn FnMut() -> bool) {
         let clock = self.source.clock;
         let wanted = Wanted {

@@ -20,12 +20,12 @@ use wireboot_report::sweep::{Cell, NOT_GRANTED};
 const PORT: u16 = 69;
 
 /// An engine on a card.
-pub(super) struct Transfers<'s> {
+pub(super) struct OurTransfers<'s> {
     engine: Engine<Cable>,
     source: &'s Source,
 }
 
-impl<'s> Transfers<'s> {
+impl<'s> OurTransfers<'s> {
     pub(super) fn new(nic: AnyNic, source: &'s Source) -> Self {
         let engine = Engine::new(engine::cable(nic), random::seed().0);
         configure(&engine.stack(), &source.leases);
@@ -41,7 +41,7 @@ impl<'s> Transfers<'s> {
 /// What became of a transfer: none where it was not waited for any longer.
 type Ended = Option<Result<TftpFile, TftpError>>;
 
-impl super::Transfers for Transfers<'_> {
+impl super::Transfers for OurTransfers<'_> {
     fn transfer(&mut self, cell: &mut Cell, most: u64, goes_on: &mut dyn FnMut() -> bool) {
         let sizes = Sizes {
             block: u16::try_from(cell.block_bytes).ok(),

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 
 use super::super::Map;
 use super::super::instruction::{Instruction, LDDW, MAP};
-use super::super::machine::{CONTEXT, Machine, READ_ONLY, Wild};
+use super::super::machine::{CONTEXT, ProgramMemory, READ_ONLY, Wild};
 use super::super::verify::verify;
 use super::assemble;
 
 fn run(text: &str) -> Result<u64, Wild> {
     let program = assemble(text);
     verify(&program, 0).unwrap();
-    Machine::new(&[]).run(&program, &mut [0x11; CONTEXT])
+    ProgramMemory::new(&[]).run(&program, &mut [0x11; CONTEXT])
 }
 
 /// RFC 9669, sections 4.1 to 4.3, where interpreters differ: signs of immediates, division, shifts, 32 bits.
@@ -136,9 +136,9 @@ fn a_program_reaches_its_own_memory_and_no_more() {
 fn nothing_of_a_run_is_left_on_the_stack() {
     let write = assemble("stdw [r10-8], 7\nstdw [r10-512], 7\nmov r0, 0\nexit");
     let read = assemble("ldxdw r0, [r10-8]\nldxdw r1, [r10-512]\nor r0, r1\nexit");
-    let mut machine = Machine::new(&[]);
+    let mut memory = ProgramMemory::new(&[]);
     for (program, result) in [(&write, 0), (&read, 0)] {
-        assert_eq!(machine.run(program, &mut [0; CONTEXT]), Ok(result));
+        assert_eq!(memory.run(program, &mut [0; CONTEXT]), Ok(result));
     }
 }
 
@@ -160,7 +160,7 @@ fn maps_stay_and_are_apart() {
         name: String::new(),
         entries,
     };
-    let mut machine = Machine::new(&[map(1), map(3)]);
+    let mut memory = ProgramMemory::new(&[map(1), map(3)]);
     for (n, key, result) in [
         (0, 0, 1),
         (1, 0, 1),
@@ -174,15 +174,15 @@ fn maps_stay_and_are_apart() {
     ] {
         let program = bump(n, key);
         verify(&program, 2).unwrap();
-        assert_eq!(machine.run(&program, &mut [0; CONTEXT]), Ok(result));
+        assert_eq!(memory.run(&program, &mut [0; CONTEXT]), Ok(result));
     }
-    let values: Vec<Vec<u64>> = machine.values().map(Iterator::collect).collect();
+    let values: Vec<Vec<u64>> = memory.values().map(Iterator::collect).collect();
     assert_eq!(values, [vec![2], vec![1, 0, 3]]);
     // Behind a map's end is nothing, though there is another map.
     let mut program = bump(0, 0);
     let load = program.iter_mut().find(|it| it.opcode == 0x79).unwrap();
     load.offset = 8;
-    let result = machine.run(&program, &mut [0; CONTEXT]);
+    let result = memory.run(&program, &mut [0; CONTEXT]);
     assert!(matches!(result, Err(Wild::Read { width: 8, .. })));
 }
 
@@ -232,7 +232,7 @@ proptest! {
     #[test]
     fn any_bytes_end(bytes in vec(any::<[u8; 8]>(), 0..64)) {
         let program: Vec<_> = bytes.into_iter().map(Instruction::parse).collect();
-        let result = Machine::new(&[]).run(&program, &mut [0; CONTEXT]);
+        let result = ProgramMemory::new(&[]).run(&program, &mut [0; CONTEXT]);
         if let Ok(longest) = verify(&program, 0) {
             prop_assert!(longest <= program.len());
             prop_assert_ne!(result, Err(Wild::Unverified));

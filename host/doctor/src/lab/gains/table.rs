@@ -24,7 +24,7 @@ pub(super) struct Boots {
 }
 
 impl Boots {
-    /// One boot.
+    /// One boot by its times, without findings.
     pub(super) fn timed(started_s: f64, ended_s: f64) -> Self {
         Self {
             started_s: vec![started_s],
@@ -190,7 +190,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// For the terminal.
+    /// The rows as a table in text, and the failures behind it.
     pub(super) fn text(&self) -> String {
         let mut lines = Lines::new();
         lines.load_style(presets::ASCII_MARKDOWN);

@@ -28,7 +28,7 @@ const MAILBOX: usize = 64;
 const DRAIN: u64 = 50_000;
 
 /// Where the service runs.
-pub(super) enum Placement {
+pub(super) enum EngineLocation {
     /// On the BSP, in [`Network::turn`](super::Network::turn).
     Local(Box<Service<Vlan<AnyNic>>>),
     /// On APs, which [`ApTask`] watches.
@@ -355,12 +355,12 @@ pub(super) fn drained<N: Nic>(mut service: Service<Vlan<N>>, clock: Clock) -> N 
 
 /// A service, and the ends of its mailbox.
 pub(super) struct Started {
-    pub placement: Placement,
+    pub location: EngineLocation,
     pub commands: Sender<Command>,
     pub events: Receiver<Event>,
 }
 
-impl Placement {
+impl EngineLocation {
     /// A service on `nic`: on the first of `processors` that comes, with workers on as many others as the card has queue pairs for;
     /// or on this processor, where none comes.
     pub(super) fn start(
@@ -380,13 +380,13 @@ impl Placement {
             clock,
             leader: None,
         };
-        let placement = if processors.is_empty() {
+        let location = if processors.is_empty() {
             Self::local(ServiceTask { nic, parts })
         } else {
             Self::remote(nic, parts, processors)
         };
         Started {
-            placement,
+            location,
             commands,
             events,
         }

@@ -3,7 +3,7 @@
 use loom::sync::Arc;
 
 use super::queue::{Queue, VIRTQ_DESC_F_WRITE};
-pub use super::tables::by_loom::Parts;
+pub use super::tables::loom_tables::Parts;
 use crate::Fault;
 
 /// A queue that the device writes to.
@@ -12,7 +12,7 @@ pub struct DriverQueue(Queue);
 impl DriverQueue {
     /// One of `size` buffers, and what the device sees of it.
     pub fn new(size: u16) -> (Self, Arc<Parts>) {
-        let (queue, parts) = Queue::by_loom(size);
+        let (queue, parts) = Queue::in_loom_memory(size);
         (Self(queue), parts)
     }
 

@@ -8,7 +8,7 @@ use alloc::string::String;
 use wireboot_report::Checkpoints;
 
 /// Writes the times of a boot into its report.
-pub fn tell_boot(boot: &BasicBoot, points: &mut Checkpoints) {
+pub fn report_boot(boot: &BasicBoot, points: &mut Checkpoints) {
     points.reset_end_s = reached(boot.reset_end_ns);
     points.load_image_s = reached(boot.load_image_ns);
     points.start_image_s = reached(boot.start_image_ns);
@@ -17,8 +17,8 @@ pub fn tell_boot(boot: &BasicBoot, points: &mut Checkpoints) {
 }
 
 /// Writes what else an FBPT tells: the boot options that were tried, and the times of the firmware's modules. `name` gives the name for an option's
-/// number. [`tell_boot`] comes before: modules are counted up to its LoadImage where no option was recorded.
-pub fn tell_details(fbpt: &[u8], name: impl Fn(u16) -> String, points: &mut Checkpoints) {
+/// number. [`report_boot`] comes before: modules are counted up to its LoadImage where no option was recorded.
+pub fn report_details(fbpt: &[u8], name: impl Fn(u16) -> String, points: &mut Checkpoints) {
     let named = |attempt: Attempt| wireboot_report::Attempt {
         option: attempt
             .option

@@ -35,16 +35,16 @@ fn with_module(table: &[u8], from_ns: u64, to_ns: u64) -> Vec<u8> {
     table
 }
 
-fn told(table: &[u8]) -> Checkpoints {
+fn reported(table: &[u8]) -> Checkpoints {
     let mut points = Checkpoints::default();
-    tell_boot(&basic_boot(table).unwrap(), &mut points);
-    tell_details(table, |number| format!("Boot{number:04X} x"), &mut points);
+    report_boot(&basic_boot(table).unwrap(), &mut points);
+    report_details(table, |number| format!("Boot{number:04X} x"), &mut points);
     points
 }
 
 #[test]
 fn points_that_were_not_reached_are_not_told() {
-    let points = told(&recorded());
+    let points = reported(&recorded());
     assert_eq!(points.reset_end_s, None);
     assert_eq!(points.load_image_s, Some(1.5));
     assert_eq!(points.start_image_s, Some(1.75));
@@ -57,7 +57,7 @@ fn points_that_were_not_reached_are_not_told() {
         exit_entry_ns: 4 * MS,
         exit_ns: 5 * MS,
     };
-    tell_boot(&boot, &mut points);
+    report_boot(&boot, &mut points);
     assert_eq!(points.reset_end_s, Some(0.001));
     assert_eq!(points.exit_entry_s, Some(0.004));
     assert_eq!(points.exit_s, Some(0.005));
@@ -65,7 +65,7 @@ fn points_that_were_not_reached_are_not_told() {
 
 #[test]
 fn attempts_have_the_names_of_their_options() {
-    let points = told(&recorded());
+    let points = reported(&recorded());
     let names: Vec<_> = points.attempts.iter().map(|one| &*one.option).collect();
     assert_eq!(names, ["Boot0001 x", "Boot0007 x"]);
     let first = &points.attempts[0];
@@ -80,7 +80,7 @@ fn attempts_have_the_names_of_their_options() {
     recording.ready_to_boot(None, MS);
     let mut table = vec![0; MOST_BYTES];
     recording.write(&mut table);
-    let other = told(&table).attempts[0].option.to_owned();
+    let other = reported(&table).attempts[0].option.to_owned();
     assert_eq!(other, "what is no boot option");
 }
 
@@ -94,12 +94,12 @@ fn no_more_attempts_are_told_than_the_recorder_keeps() {
     table.extend(attempt.repeat(count));
     let length = (table.len() as u32).to_le_bytes();
     table[4..8].copy_from_slice(&length);
-    assert_eq!(told(&table).attempts.len(), crate::MOST_ATTEMPTS);
+    assert_eq!(reported(&table).attempts.len(), crate::MOST_ATTEMPTS);
 }
 
 #[test]
 fn what_was_driven_before_the_first_option_counts_as_before() {
-    let before = told(&with_module(&recorded(), 600 * MS, 900 * MS));
+    let before = reported(&with_module(&recorded(), 600 * MS, 900 * MS));
     let [module] = &*before.modules else {
         panic!("{before:?}")
     };
@@ -107,21 +107,21 @@ fn what_was_driven_before_the_first_option_counts_as_before() {
     assert!((module.bind_s - 0.3).abs() < 1e-9, "{module:?}");
     assert_eq!(module.bind_before_s, module.bind_s);
     // It is between the first option and the one that was used.
-    let behind = told(&with_module(&recorded(), 1100 * MS, 1400 * MS));
+    let behind = reported(&with_module(&recorded(), 1100 * MS, 1400 * MS));
     assert_eq!(behind.modules[0].bind_before_s, 0.0);
 }
 
 #[test]
 fn times_that_cannot_be_are_told_as_missing() {
     let table = with_module(&recorded(), 0, u64::MAX);
-    let points = told(&table);
+    let points = reported(&table);
     assert_eq!((points.modules.len(), points.attempts.len()), (0, 2));
     let said = points.missing.join(" ");
     assert!(said.contains("modules: the table's times"), "{said}");
     // An attempt that was never ready.
     let mut table = recorded();
     table[8 + 48 + 48 + 24..][..8].fill(0);
-    let points = told(&table);
+    let points = reported(&table);
     assert_eq!(points.attempts, []);
     let said = points.missing.join(" ");
     assert!(said.contains("tried: the table's times"), "{said}");

@@ -1,4 +1,4 @@
-//! What is told of requests.
+//! The events that are recorded of requests.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -8,8 +8,8 @@ use super::head::Head;
 use super::response;
 use crate::event::{Event, Kind};
 
-/// What was asked for, fit to be shown.
-pub(crate) fn shown(head: &Head) -> String {
+/// What was asked for, as events name it.
+pub(crate) fn name(head: &Head) -> String {
     response::shown(&head.path)
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn done(client: IpAddr, name: &str, bytes: u64, took: Duration) -> Ev
     ended(Kind::HttpDone, client, name, bytes, took)
 }
 
-/// It broke off, for a reason that is still to be told.
+/// It broke off, for a reason that is still to be added.
 pub(crate) fn broken_off(client: IpAddr, name: &str, sent: u64, took: Duration) -> Event {
     ended(Kind::HttpError, client, name, sent, took)
 }

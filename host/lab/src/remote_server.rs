@@ -1,4 +1,4 @@
-//! Servers behind a link that takes smaller packets than those on either side of it know.
+//! A server behind a router, and a link to it that takes smaller packets than those on either side of it know.
 //!
 //! ```text
 //!  VM ── lab0: this computer, a router ──── router ──── server
@@ -14,9 +14,9 @@ use crate::network::{INTERFACE, Network};
 use crate::station::{Station, cable, forward};
 
 /// The address of the server behind the link.
-pub const FAR_SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
+pub const REMOTE_SERVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 /// The same in IPv6.
-pub const FAR_SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 1);
+pub const REMOTE_SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 1);
 
 /// What `ip` is told at this computer, at the router and at the server.
 const HERE: [&str; 4] = [
@@ -57,13 +57,13 @@ pub struct Path {
 /// A server behind such a link, and the router. They exist as long as this value; machines reach them in the versions of IP that
 /// the network has, if this computer is the router that they are told of.
 #[derive(Debug)]
-pub struct Far {
+pub struct RemoteServer {
     // Before the router: its cable ends there.
     server: Station,
     _router: Station,
 }
 
-impl Far {
+impl RemoteServer {
     /// Puts a server behind `path`.
     ///
     /// # Errors
