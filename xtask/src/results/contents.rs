@@ -11,8 +11,9 @@ const FILE: &str = "docs/results/README.md";
 const HEAD: &str = "# Results
 
 Most figures in the documents are of a file here; a figure without a link to one names its command, host and day. `make results` measures
-all of them (hours), `make results ARGS=\"NAME NAME\"` those whose names contain a word; both write this table. *Seconds*: how long the
-command ran. A result that is not in it was measured before there was a table: its command, commit and host are in its own file.
+all of them (hours), `make results ARGS=\"NAME NAME\"` those of these names, or whose names contain a word; both write this table. *Seconds*:
+how long the command ran. A result that is not in it was measured before there was a table: its command, commit and host are in its own
+file, or beside the figures in the document.
 
 | result | command | commit | day | seconds |
 |---|---|---|---|---|
