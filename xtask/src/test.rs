@@ -3,7 +3,9 @@
 use crate::not_run::NotRun;
 use crate::{apt, build, deny, documents, fuzz, lint, miri, shell};
 use anyhow::{Result, bail};
+use std::fs;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -107,7 +109,7 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
             .collect();
         bail!("no step is called so; there are {}", names.join("; "));
     }
-    print!("\n{}", report(&table));
+    print!("\n{}{}", report(&table), made_again()?);
     if table
         .iter()
         .any(|(_, _, outcome)| matches!(outcome, StepOutcome::Failed(_)))
@@ -262,7 +264,28 @@ fn boots() -> Result<()> {
     if !build::all_built() {
         bail!("nothing to boot: the build failed");
     }
-    shell::run(&mut tests(&["--test", "boots"]))
+    // Of a run that was broken off.
+    drop(fs::remove_file(made_again_file()));
+    shell::run(tests(&["--test", "boots"]).env("WIREBOOT_MADE_AGAIN", made_again_file()))
+}
+
+/// Where the boots that failed at first are written down.
+fn made_again_file() -> PathBuf {
+    shell::target_directory().join("boots-made-again")
+}
+
+/// A line with the boots that failed at first and then did not, to stand below the table: a fault that comes by chance looks like that.
+fn made_again() -> Result<String> {
+    let path = made_again_file();
+    let Ok(names) = fs::read_to_string(&path) else {
+        return Ok(String::new());
+    };
+    fs::remove_file(path)?;
+    let names: Vec<_> = names.lines().collect();
+    Ok(format!(
+        "boots that failed, and succeeded when made again: {}\n",
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]

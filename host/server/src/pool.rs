@@ -116,7 +116,7 @@ impl<A: Address> Pool<A> {
     /// The address to offer a client: the one it had, else the one it wishes, else a free one, else one that was offered to somebody who does
     /// not take it. `None`: all are taken.
     pub(crate) fn offer(&mut self, client: &[u8], wish: Option<A>, now: Instant) -> Option<A> {
-        let had = self.by_client.get(client).copied();
+        let had = self.had_by(client);
         let wishes = [had, wish].into_iter().flatten();
         let free = wishes
             .chain(self.in_order_for(client))
@@ -149,6 +149,11 @@ impl<A: Address> Pool<A> {
             self.changed.insert(address);
         }
         free
+    }
+
+    /// The address that the client has, or was offered, or had last.
+    pub(crate) fn had_by(&self, client: &[u8]) -> Option<A> {
+        self.by_client.get(client).copied()
     }
 
     /// The address that the client has, or was offered, and whose time is not over.

@@ -43,6 +43,8 @@ mod throughput;
 mod two_versions;
 
 use std::cmp::Reverse;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -611,6 +613,16 @@ struct TrialOutcome {
     failed: bool,
 }
 
+/// Adds a name to the file that `WIREBOOT_MADE_AGAIN` names, if it is set.
+fn note_made_again(name: &str) -> anyhow::Result<()> {
+    let Some(path) = std::env::var_os("WIREBOOT_MADE_AGAIN") else {
+        return Ok(());
+    };
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let written = file.and_then(|mut file| writeln!(file, "{name}"));
+    written.with_context(|| format!("writing {}", path.display()))
+}
+
 /// Several boots side by side, each in a process of its own: a lab has one network.
 fn boots() -> anyhow::Result<ExitCode> {
     let mut arguments = Arguments::from_args();
@@ -668,7 +680,10 @@ fn boots() -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for name in failed {
         match alone(name, snapshots.path()) {
-            Ok(()) => println!("{name} failed, and succeeded when made again"),
+            Ok(()) => {
+                println!("{name} failed, and succeeded when made again");
+                note_made_again(name)?;
+            }
             Err(error) => {
                 println!("{name} failed twice, the second time with {error}");
                 code = ExitCode::FAILURE;

@@ -199,6 +199,8 @@ impl Responder {
         let wish = request.options.address(option::REQUESTED_ADDRESS);
         let chosen_server = request.options.address(option::SERVER_ID);
         let for_me = chosen_server.is_none_or(|server| server == self.answers.server);
+        let address = wish.unwrap_or(request.ciaddr);
+        let is_here = self.is_on_network(address);
         let pool = self.pool.as_mut()?;
         match kind {
             MessageType::Discover => match pool.offer(&client, wish, now) {
@@ -214,9 +216,16 @@ impl Responder {
                 pool.release(&client, now);
                 None
             }
+            // RFC 2131 section 4.3.2. Whether the address is free has not been asked either: that begins with a DISCOVER.
+            MessageType::Request
+                if chosen_server.is_none() && is_here && pool.had_by(&client).is_none() =>
+            {
+                let why = format!("it was not given {address} here");
+                events.push(Event::now(Kind::DhcpIgnored, client_name(request)).message(why));
+                None
+            }
             MessageType::Request => {
-                let address = wish.unwrap_or(request.ciaddr);
-                if pool.lease(&client, address, now) {
+                if pool.had_by(&client) == Some(address) && pool.lease(&client, address, now) {
                     Some(self.reply(MessageType::Ack, request, Some(address), boot))
                 } else {
                     let mut nak = Message::reply(MessageType::Nak, request);
@@ -628,18 +637,20 @@ mod tests {
             }
             request
         };
-        for wrong in [
-            [192, 168, 1, 5],
-            [10, 0, 0, 1],
-            [10, 0, 0, 99],
-            [0, 0, 0, 0],
+        let foreign = [192, 168, 1, 5];
+        for (wrong, server) in [
+            (foreign, None),
+            ([0, 0, 0, 0], None),
+            (foreign, Some(SERVER)),
+            ([10, 0, 0, 1], Some(SERVER)),
+            ([10, 0, 0, 99], Some(SERVER)),
+            // In the range, but not offered.
+            ([10, 0, 0, 150], Some(SERVER)),
         ] {
-            for server in [None, Some(SERVER)] {
-                let reply = ask(&mut responder, &request(wrong, server)).unwrap();
-                assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
-                assert_eq!(reply.destination, Destination::Broadcast);
-                assert!(reply.message.yiaddr.is_unspecified());
-            }
+            let reply = ask(&mut responder, &request(wrong, server)).unwrap();
+            assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
+            assert_eq!(reply.destination, Destination::Broadcast);
+            assert!(reply.message.yiaddr.is_unspecified());
         }
         // RFC 2131 section 4.1: also to a client that has an address, which may be of another network.
         for mac in [MAC, [2, 0, 0, 0, 0, 8]] {
@@ -651,9 +662,35 @@ mod tests {
         }
         let other = Some(Ipv4Addr::new(10, 0, 0, 2));
         assert!(ask(&mut responder, &request([10, 0, 0, 100], other)).is_none());
-        // After a restart, a client's own address is taken for granted.
-        let reply = ask(&mut responder, &request([10, 0, 0, 150], None)).unwrap();
-        assert_eq!(reply.message.message_type(), Some(MessageType::Ack));
+    }
+
+    /// RFC 2131 section 4.3.2: of a client that it does not know, the server says nothing. Forged ones take no address by REQUEST alone.
+    #[test]
+    fn an_address_is_given_to_whom_it_was_offered() {
+        let mut responder = Responder::new(answers(false));
+        let mut request = pxe(MessageType::Request);
+        let wished = Ipv4Addr::new(10, 0, 0, 150);
+        let wish = |message: &mut Message, address| {
+            let options = &mut message.options;
+            options.set_addresses(option::REQUESTED_ADDRESS, &[address]);
+        };
+        wish(&mut request, wished);
+        assert!(ask(&mut responder, &request).is_none());
+        let mut renewal = pxe(MessageType::Request);
+        renewal.ciaddr = wished;
+        assert!(ask(&mut responder, &renewal).is_none());
+
+        let mut discover = pxe(MessageType::Discover);
+        wish(&mut discover, wished);
+        let offer = ask(&mut responder, &discover).unwrap().message;
+        assert_eq!(offer.yiaddr, wished);
+        for request in [&request, &renewal] {
+            let reply = ask(&mut responder, request).unwrap();
+            assert_eq!(reply.message.message_type(), Some(MessageType::Ack));
+        }
+        wish(&mut request, Ipv4Addr::new(10, 0, 0, 151));
+        let reply = ask(&mut responder, &request).unwrap();
+        assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
     }
 
     #[test]
@@ -669,7 +706,10 @@ mod tests {
         assert!(reply.message.yiaddr.is_unspecified());
         assert_eq!(reply.message.options.u32(option::LEASE_TIME), None);
         let mut renewal = pxe(MessageType::Request);
-        renewal.ciaddr = Ipv4Addr::new(10, 0, 0, 105);
+        renewal.ciaddr = ask(&mut responder, &pxe(MessageType::Discover))
+            .unwrap()
+            .message
+            .yiaddr;
         let reply = ask(&mut responder, &renewal).unwrap();
         assert_eq!(
             reply.destination,
