@@ -351,17 +351,19 @@ impl Client<'_> {
         let file = guides
             .iter()
             .find(|guide| matches!(self.guide(&guide.message), Some(Guide::File)));
+        let mut asked = Ok(());
         if let Some(guide) = file {
             lease.set_boot_file(&guide.message, Some(guide.server));
         } else if self.request.want_boot_file {
-            self.ask_boot_servers(&mut lease, &guides).await?;
+            asked = self.ask_boot_servers(&mut lease, &guides).await;
         }
-        // Nobody names another: whoever asked learns that this one cannot be had.
-        let unreadable = |guide: &&Offer| guide.message.unreadable_boot_file().is_some();
-        if lease.boot_file.is_none()
-            && let Some(guide) = guides.iter().find(unreadable)
-        {
-            lease.set_boot_file(&guide.message, Some(guide.server));
+        if lease.boot_file.is_none() && lease.unreadable_boot_file.is_none() {
+            let mut messages = guides.iter().map(|guide| &guide.message);
+            lease.unreadable_boot_file = messages.find_map(Message::unreadable_boot_file);
+        }
+        // What is named and cannot be read says more than a boot server that does not answer.
+        if lease.unreadable_boot_file.is_none() {
+            asked?;
         }
         log::debug!("lease {} from {source}", lease.address);
         Ok(lease)
@@ -510,7 +512,7 @@ impl BootServerInquiry {
                     if let Ok(reply) = Message::parse(&bytes)
                         && is_for_us(&reply, stack, self.message.xid)
                         && reply.message_type() == Some(MessageType::Ack)
-                        && reply.boot_file().is_some()
+                        && (reply.boot_file().is_some() || reply.unreadable_boot_file().is_some())
                         && (!self.list_only || self.servers.contains(&source))
                     {
                         return (source, reply);

@@ -147,7 +147,7 @@ async fn ask(stack: &Stack, client: &mut Client) -> Result<Lease6, Dhcp6Error> {
             client.router(router.managed, router.other, stack.now());
         }
         match client.outcome(!slaac.is_empty(), stack.now()) {
-            Some(Outcome::Lease(lease)) => return Ok(lease),
+            Some(Outcome::Lease(lease)) => return Ok(*lease),
             Some(Outcome::Failed(error)) => return Err(error),
             None => {}
         }

@@ -37,7 +37,8 @@ const HEADER: usize = 240;
 const MAGIC_COOKIE: [u8; 4] = [0x63, 0x82, 0x53, 0x63];
 /// BOOTP's length (RFC 951): some relays and servers drop anything shorter.
 const MIN_LEN: usize = 300;
-const BROADCAST_FLAG: u16 = 0x8000;
+/// In `flags`: to be answered by broadcast.
+pub const BROADCAST_FLAG: u16 = 0x8000;
 const ETHERNET: u8 = 1;
 
 /// Why bytes are not a DHCP message.

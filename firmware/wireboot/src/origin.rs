@@ -182,12 +182,21 @@ pub fn boot_files(leases: &Leases) -> impl Iterator<Item = Url> {
 }
 
 fn named(leases: &Leases) -> impl Iterator<Item = Result<Url, UrlError>> {
-    let v4 = leases.v4.as_ref().and_then(boot_file4);
-    let v6 = leases
-        .v6
-        .as_ref()
-        .and_then(|lease| lease.boot_file.as_deref());
-    v4.into_iter().chain(v6.map(Url::parse))
+    let v4 = leases.v4.as_ref();
+    let v6 = leases.v6.as_ref();
+    let file4 = v4.and_then(|lease| {
+        boot_file4(lease).or_else(|| unreadable(lease.unreadable_boot_file.as_deref()))
+    });
+    let file6 = v6.and_then(|lease| {
+        let url = lease.boot_file.as_deref().map(Url::parse);
+        url.or_else(|| unreadable(lease.unreadable_boot_file.as_deref()))
+    });
+    file4.into_iter().chain(file6)
+}
+
+fn unreadable(name: Option<&str>) -> Option<Result<Url, UrlError>> {
+    let url = name?.to_string();
+    Some(Err(UrlError::NotText { url }))
 }
 
 fn boot_file4(lease: &Lease) -> Option<Result<Url, UrlError>> {
@@ -243,11 +252,23 @@ mod tests {
             (Some("nfs://10.0.0.1/w"), None),
             (Some("http://"), None),
             (None, Some("w.efi")),
-            (Some("w\u{fffd}.efi"), None),
-            (None, Some("http://[fd00::1]/w\u{fffd}")),
         ] {
             assert!(found(v4, v6).is_err(), "{v4:?} {v6:?}");
         }
+        let mut unreadable = leases(None, None);
+        let name = Some("w\u{fffd}".to_string());
+        unreadable.v4.as_mut().unwrap().unreadable_boot_file = name.clone();
+        let why = boot_file(&unreadable).unwrap_err().to_string();
+        assert!(
+            why.contains("\"w\u{fffd}\" holds what is not text"),
+            "{why}"
+        );
+        // The other version's can be had.
+        unreadable.v6.as_mut().unwrap().boot_file = Some(http.to_string());
+        assert!(boot_file(&unreadable).unwrap().is_some());
+        let mut unreadable = leases(None, None);
+        unreadable.v6.as_mut().unwrap().unreadable_boot_file = name;
+        assert!(boot_file(&unreadable).is_err());
         let why = found(Some(https), None).unwrap_err().to_string();
         assert!(why.contains("https is not supported"), "{why}");
     }

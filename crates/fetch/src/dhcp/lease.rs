@@ -33,8 +33,10 @@ pub struct Lease {
     /// That server as a host name, where option 66 or `sname` gives one and `siaddr` is not set. `next_server` is
     /// `None` then.
     pub next_server_name: Option<String>,
-    /// Boot file: a path on the next server, or a URL. U+FFFD stands for what is not text in it; no URL can be made of that.
+    /// Boot file: a path on the next server, or a URL.
     pub boot_file: Option<String>,
+    /// What is named as boot file and is not text, where nobody names another. U+FFFD stands for what is not.
+    pub unreadable_boot_file: Option<String>,
     /// Vendor-specific information (option 43) of whoever named the boot file.
     pub vendor: Option<Vec<u8>>,
     /// Where all this comes from.
@@ -62,6 +64,7 @@ impl Lease {
             next_server: None,
             next_server_name: None,
             boot_file: None,
+            unreadable_boot_file: None,
             vendor: None,
             source,
             ack: Vec::new(),
@@ -145,14 +148,13 @@ impl Lease {
         })
     }
 
-    /// Takes the boot file and its server from `message`, which came from `sender`. A name that is not text is taken, too: it is an
-    /// error to whoever makes a URL of it.
+    /// Takes the boot file and its server from `message`, which came from `sender`.
     pub(super) fn set_boot_file(&mut self, message: &Message, sender: Option<Ipv4Addr>) {
-        let file = message.boot_file().map(ToOwned::to_owned);
-        let Some(file) = file.or_else(|| message.unreadable_boot_file()) else {
+        let Some(file) = message.boot_file() else {
+            self.unreadable_boot_file = message.unreadable_boot_file();
             return;
         };
-        self.boot_file = Some(file);
+        self.boot_file = Some(file.to_owned());
         self.vendor = message.options.get(option::VENDOR).map(<[u8]>::to_vec);
         let name = message.boot_server_name();
         let literal = || name.and_then(|name| name.parse().ok());

@@ -167,6 +167,7 @@ fn a_complete_offer_is_taken_at_once() {
             next_server: Some(SERVER),
             next_server_name: None,
             boot_file: Some("http://10.0.0.1/a.conf".into()),
+            unreadable_boot_file: None,
             vendor: None,
             source: LeaseSource::Dhcp,
         }
@@ -268,25 +269,37 @@ fn a_plain_offer_waits_half_a_second_and_is_taken() {
 }
 
 #[test]
-fn a_boot_file_that_is_not_text_is_taken_where_nobody_names_another() {
-    for (proxy, expected) in [(None, "w\u{fffd}efi"), (Some("loader.efi"), "loader.efi")] {
+fn a_boot_file_that_is_not_text_is_told_of_where_nobody_names_another() {
+    const LATIN: &[u8] = b"w\xe9efi";
+    let unreadable = Some("w\u{fffd}efi".to_string());
+    // Whether the server speaks of PXE: then it is asked on port 4011, and does not answer.
+    for (pxe, proxy) in [(false, None), (true, None), (false, Some("loader.efi"))] {
         let (lease, _) = simply(|_, message| {
             let mut answers = vec![];
             if chosen(message, SERVER) {
                 let mut reply = lease_reply(SERVER, ADDRESS, message);
-                reply.file = b"w\xe9efi".to_vec();
+                reply.file = LATIN.to_vec();
+                if pxe {
+                    reply.options.set(option::VENDOR_CLASS, "PXEClient");
+                }
                 answers.push(from(&reply));
             }
             if let Some(proxy) = proxy
                 && message.message_type() == Some(MessageType::Discover)
             {
                 let proxy = with_file(proxy_reply(message), proxy);
-                answers.push(sent_by(PROXY, &proxy, 0));
+                answers.push(sent_by(PROXY, &proxy, 300_000));
             }
             answers
         });
-        assert_eq!(lease.unwrap().boot_file.as_deref(), Some(expected));
+        let lease = lease.unwrap();
+        assert_eq!(lease.boot_file.as_deref(), proxy, "the proxy is waited for");
+        let told = unreadable.clone().filter(|_| proxy.is_none());
+        assert_eq!(lease.unreadable_boot_file, told);
     }
+    let ack = kept(|m| m.file = LATIN.to_vec());
+    let lease = Lease::from_packets(&ack, None, None).unwrap();
+    assert_eq!(lease.unreadable_boot_file, unreadable);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The exchange with the servers: messages and times in, messages and an outcome out.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -35,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(39);
 /// The end of the client's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Lease(Lease6),
+    Lease(Box<Lease6>),
     Failed(Dhcp6Error),
 }
 
@@ -376,13 +377,13 @@ impl Client {
         if let Exchange::Over(lease) = &self.exchange
             && (slaac || !lease.addresses.is_empty())
         {
-            return Some(Outcome::Lease(lease.clone()));
+            return Some(Outcome::Lease(Box::new(lease.clone())));
         }
         let alone = self.unmanaged.is_some_and(|since| now >= since + GRACE);
         // With an address there is something to boot with; a few messages are enough then.
         let silent = self.messages >= MESSAGES && now >= self.timer().next;
         if slaac && (alone || silent || now >= self.end) {
-            return Some(Outcome::Lease(Lease6::new(LeaseSource::Dhcp)));
+            return Some(Outcome::Lease(Box::new(Lease6::new(LeaseSource::Dhcp))));
         }
         (now >= self.end).then(|| {
             let silence = Dhcp6Error::NoAnswer {

@@ -24,8 +24,10 @@ pub struct Lease6 {
     pub dns: Vec<Ipv6Addr>,
     /// Domains to try for names without a dot (option 24).
     pub search: Vec<String>,
-    /// URL of the boot file (option 59). U+FFFD stands for what is not text in it: it is none then.
+    /// URL of the boot file (option 59).
     pub boot_file: Option<String>,
+    /// What stands in its place and is not text. U+FFFD stands for what is not.
+    pub unreadable_boot_file: Option<String>,
     /// Parameters for the boot file (option 60).
     pub parameters: Vec<String>,
     /// Vendor-specific information (option 17) of whoever named the boot file.
@@ -51,6 +53,7 @@ impl Lease6 {
             dns: Vec::new(),
             search: Vec::new(),
             boot_file: None,
+            unreadable_boot_file: None,
             parameters: Vec::new(),
             vendor: None,
             server: None,
@@ -128,11 +131,11 @@ impl Lease6 {
 
     /// Takes the boot file and all about it, if `options` name one.
     fn set_boot_file(&mut self, options: Options<'_>) {
-        let url = options.boot_file_url().map(ToOwned::to_owned);
-        let Some(url) = url.or_else(|| options.unreadable_boot_file_url()) else {
+        let Some(url) = options.boot_file_url() else {
+            self.unreadable_boot_file = options.unreadable_boot_file_url();
             return;
         };
-        self.boot_file = Some(url);
+        self.boot_file = Some(url.to_owned());
         let parameters = options.boot_file_parameters().unwrap_or_default();
         self.parameters = parameters.into_iter().map(ToOwned::to_owned).collect();
         self.vendor = options.get(option::VENDOR_OPTIONS).map(<[u8]>::to_vec);

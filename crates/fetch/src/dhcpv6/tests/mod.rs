@@ -6,6 +6,7 @@ use super::client::{Client, Outcome};
 use super::*;
 use crate::dhcp::{LeaseSource, VendorClass};
 use proptest::prelude::*;
+use std::boxed::Box;
 use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
@@ -109,7 +110,7 @@ impl Bench {
 
     fn lease(&mut self) -> Lease6 {
         match self.client.outcome(self.slaac, at(self.now)) {
-            Some(Outcome::Lease(lease)) => lease,
+            Some(Outcome::Lease(lease)) => *lease,
             other => panic!("{other:?}"),
         }
     }
@@ -455,6 +456,7 @@ fn a_reply_with_rapid_commit_is_the_lease() {
             dns: vec![SERVER, ADDRESS],
             search: vec!["example.net".to_string()],
             boot_file: Some(URL.to_string()),
+            unreadable_boot_file: None,
             parameters: vec!["a b".to_string(), "c".to_string()],
             vendor: None,
             server: Some(SERVER),
@@ -904,7 +906,7 @@ fn routers_say_whether_addresses_come_from_a_server() {
 
 #[test]
 fn an_address_by_a_routers_prefix_is_enough_where_there_is_no_server() {
-    let bare = Outcome::Lease(Lease6::new(LeaseSource::Dhcp));
+    let bare = Outcome::Lease(Box::new(Lease6::new(LeaseSource::Dhcp)));
     // The router says that there is none.
     let mut bench = Bench::new(&request());
     bench.slaac = true;
@@ -952,10 +954,8 @@ fn the_firmwares_packets() {
         ..reply()
     };
     let lease = Lease6::from_packets(&latin.bytes(1, b"client"), None, None).unwrap();
-    assert_eq!(
-        lease.boot_file.as_deref(),
-        Some("http://[fd00::1]/caf\u{fffd}")
-    );
+    let named = lease.unreadable_boot_file.as_deref();
+    assert_eq!(named, Some("http://[fd00::1]/caf\u{fffd}"));
     // A damaged one is passed over.
     let lease = Lease6::from_packets(&ack, Some(&[2]), Some(&[])).unwrap();
     assert_eq!(lease.boot_file.as_deref(), Some(URL));
