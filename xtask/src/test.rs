@@ -91,6 +91,8 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
     let wanted = |step: &&TestStep| {
         only.is_empty() || only.iter().any(|word| step.name.contains(word.as_str()))
     };
+    // Of an earlier run.
+    drop(fs::remove_file(made_again_file()));
     let mut table = Vec::new();
     for group in STEPS {
         let steps: Vec<&TestStep> = group.iter().filter(wanted).collect();
@@ -109,7 +111,7 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
             .collect();
         bail!("no step is called so; there are {}", names.join("; "));
     }
-    print!("\n{}{}", report(&table), made_again()?);
+    print!("\n{}{}", report(&table), made_again());
     if table
         .iter()
         .any(|(_, _, outcome)| matches!(outcome, StepOutcome::Failed(_)))
@@ -264,8 +266,6 @@ fn boots() -> Result<()> {
     if !build::all_built() {
         bail!("nothing to boot: the build failed");
     }
-    // Of a run that was broken off.
-    drop(fs::remove_file(made_again_file()));
     shell::run(tests(&["--test", "boots"]).env("WIREBOOT_MADE_AGAIN", made_again_file()))
 }
 
@@ -275,17 +275,15 @@ fn made_again_file() -> PathBuf {
 }
 
 /// A line with the boots that failed at first and then did not, to stand below the table: a fault that comes by chance looks like that.
-fn made_again() -> Result<String> {
-    let path = made_again_file();
-    let Ok(names) = fs::read_to_string(&path) else {
-        return Ok(String::new());
-    };
-    fs::remove_file(path)?;
-    let names: Vec<_> = names.lines().collect();
-    Ok(format!(
-        "boots that failed, and succeeded when made again: {}\n",
-        names.join(", ")
-    ))
+fn made_again() -> String {
+    match fs::read_to_string(made_again_file()) {
+        Ok(names) => {
+            let names: Vec<_> = names.lines().collect();
+            let names = names.join(", ");
+            format!("boots that failed, and succeeded when made again: {names}\n")
+        }
+        Err(_) => String::new(),
+    }
 }
 
 #[cfg(test)]

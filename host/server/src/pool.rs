@@ -94,9 +94,11 @@ impl<A: Address> Pool<A> {
     }
 
     /// The pool with leases that were made before.
-    pub(crate) fn with(mut self, leases: Vec<Lease<A>>) -> Self {
+    pub(crate) fn with(mut self, mut leases: Vec<Lease<A>>) -> Self {
+        // Of a client that had several, the last one counts.
+        leases.sort_by_key(|(.., until)| *until);
         for (address, client, until) in leases {
-            if (self.first..=self.last).contains(&address) {
+            if self.gives(address) {
                 self.hold(address, &client, until, Right::Leased);
             }
         }
@@ -151,6 +153,11 @@ impl<A: Address> Pool<A> {
         free
     }
 
+    /// Whether the address is one of the range.
+    pub(crate) fn gives(&self, address: A) -> bool {
+        (self.first..=self.last).contains(&address)
+    }
+
     /// The address that the client has, or was offered, or had last.
     pub(crate) fn had_by(&self, client: &[u8]) -> Option<A> {
         self.by_client.get(client).copied()
@@ -196,7 +203,7 @@ impl<A: Address> Pool<A> {
         let held = held.filter(|held| held.until > now);
         let known = held.is_some_and(|held| held.client.as_deref() == Some(client));
         let leased = held.is_some_and(|held| held.right == Right::Leased);
-        if known || leased || !(self.first..=self.last).contains(&address) {
+        if known || leased || !self.gives(address) {
             return false;
         }
         self.keep(address, client, now + DECLINED_TIME, Right::InUse);
@@ -232,7 +239,7 @@ impl<A: Address> Pool<A> {
     }
 
     fn is_free_for(&self, address: A, client: &[u8], now: Instant) -> bool {
-        let in_range = (self.first..=self.last).contains(&address) && address != self.server;
+        let in_range = self.gives(address) && address != self.server;
         in_range
             && self.by_address.get(&address).is_none_or(|holding| {
                 holding.client.as_deref() == Some(client) || holding.until <= now
@@ -280,6 +287,22 @@ mod tests {
             pool.offer(&client(1), Some(Ipv4Addr::new(10, 0, 0, 13)), now),
             Some(address)
         );
+    }
+
+    #[test]
+    fn of_a_clients_earlier_leases_the_last_one_counts() {
+        let now = Instant::now();
+        let (low, high) = (Ipv4Addr::new(10, 0, 0, 10), Ipv4Addr::new(10, 0, 0, 13));
+        let until = |seconds| now + Duration::from_secs(seconds);
+        for (last, first) in [(low, high), (high, low)] {
+            let pool = pool().with(vec![
+                (low, client(1), until(if last == low { 60 } else { 50 })),
+                (high, client(1), until(if last == high { 60 } else { 50 })),
+            ]);
+            assert_eq!(pool.held_by(&client(1), now), Some(last));
+            assert!(pool.is_free_for(first, &client(2), now));
+            assert!(!pool.is_free_for(last, &client(2), now));
+        }
     }
 
     #[test]

@@ -74,9 +74,12 @@ fn sources(text: &str) -> impl Iterator<Item = &str> {
 fn leads_somewhere(target: &str, from: &Document, all: &[Document], files: &HashSet<&str>) -> bool {
     let (path, heading) = target.split_once('#').unwrap_or((target, ""));
     let path = if path.is_empty() {
-        from.path.clone()
+        Some(from.path.clone())
     } else {
         resolved(&from.path, path)
+    };
+    let Some(path) = path else {
+        return false;
     };
     let below = format!("{path}/");
     if heading.is_empty() {
@@ -87,26 +90,30 @@ fn leads_somewhere(target: &str, from: &Document, all: &[Document], files: &Hash
         .any(|document| headings(&document.text).any(|one| one == heading))
 }
 
-/// `target`, which stands in the file `from`, from the repository's root on.
-fn resolved(from: &str, target: &str) -> String {
+/// `target`, which stands in the file `from`, from the repository's root on. `None` where it leads out of that.
+fn resolved(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.trim_end_matches('/').split('/') {
         match part {
             "." => {}
             ".." => {
-                parts.pop();
+                parts.pop()?;
             }
             _ => parts.push(part),
         }
     }
-    parts.join("/")
+    Some(parts.join("/"))
 }
 
 /// The document's headings as links write them: small letters, hyphens for spaces, no other signs.
 fn headings(text: &str) -> impl Iterator<Item = String> {
+    let mut in_block = false;
     text.lines()
-        .filter(|line| line.starts_with('#'))
+        .filter(move |line| {
+            in_block ^= line.starts_with("```");
+            !in_block && line.starts_with('#')
+        })
         .map(|line| {
             line.trim_start_matches('#')
                 .trim()
@@ -165,6 +172,15 @@ mod tests {
     fn what_is_not_there_is_named() {
         assert_eq!(missing("[a](README.md)"), ["docs/a.md: README.md"]);
         assert_eq!(missing("[a](#none)"), ["docs/a.md: #none"]);
+        assert_eq!(
+            missing("[a](#no)\n```\n# no\n```\n"),
+            ["docs/a.md: #no"],
+            "a comment in a block is no heading"
+        );
+        assert_eq!(
+            missing("[a](../../README.md)"),
+            ["docs/a.md: ../../README.md"]
+        );
         assert_eq!(
             missing("[a](../README.md#first)"),
             ["docs/a.md: ../README.md#first"]

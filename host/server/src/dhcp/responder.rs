@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wireboot_wire::dhcp::{
-    CLIENT_PORT, Message, MessageType, Operation, PxeOptions, SERVER_PORT, option, pxe,
+    BROADCAST_FLAG, CLIENT_PORT, Message, MessageType, Operation, PxeOptions, SERVER_PORT, option,
+    pxe,
 };
 use wireboot_wire::text;
 
@@ -199,7 +200,9 @@ impl Responder {
         let wish = request.options.address(option::REQUESTED_ADDRESS);
         let chosen_server = request.options.address(option::SERVER_ID);
         let for_me = chosen_server.is_none_or(|server| server == self.answers.server);
-        let address = wish.unwrap_or(request.ciaddr);
+        // RFC 2131 section 4.3.2: who renews or rebinds says by `ciaddr` which address it uses.
+        let renews = chosen_server.is_none() && !request.ciaddr.is_unspecified();
+        let address = wish.filter(|_| !renews).unwrap_or(request.ciaddr);
         let is_here = self.is_on_network(address);
         let pool = self.pool.as_mut()?;
         match kind {
@@ -216,25 +219,29 @@ impl Responder {
                 pool.release(&client, now);
                 None
             }
-            // RFC 2131 section 4.3.2. Whether the address is free has not been asked either: that begins with a DISCOVER.
-            MessageType::Request
-                if chosen_server.is_none() && is_here && pool.had_by(&client).is_none() =>
-            {
-                let why = format!("it was not given {address} here");
-                events.push(Event::now(Kind::DhcpIgnored, client_name(request)).message(why));
-                None
-            }
             MessageType::Request => {
-                if pool.had_by(&client) == Some(address) && pool.lease(&client, address, now) {
-                    Some(self.reply(MessageType::Ack, request, Some(address), boot))
-                } else {
-                    let mut nak = Message::reply(MessageType::Nak, request);
-                    nak.options
-                        .set_addresses(option::SERVER_ID, &[self.answers.server]);
-                    nak.options
-                        .set(option::MESSAGE, format!("{address} is not to be had here"));
-                    Some(nak)
+                let had = pool.had_by(&client);
+                if (renews || had == Some(address)) && pool.lease(&client, address, now) {
+                    return Some(self.reply(MessageType::Ack, request, Some(address), boot));
                 }
+                // Of an address that this server has not given to anybody, a client that it does not know may have a lease from elsewhere.
+                // Nor has it asked whether that address is free: an offer is where it does.
+                let unknown = chosen_server.is_none() && had.is_none() && is_here;
+                if unknown && !(renews && pool.gives(address)) {
+                    let why = format!("it was not given {address} here");
+                    events.push(Event::now(Kind::DhcpIgnored, client_name(request)).message(why));
+                    return None;
+                }
+                let mut nak = Message::reply(MessageType::Nak, request);
+                if !request.giaddr.is_unspecified() {
+                    // The relay is not to send it to an address that the client has not.
+                    nak.flags |= BROADCAST_FLAG;
+                }
+                nak.options
+                    .set_addresses(option::SERVER_ID, &[self.answers.server]);
+                nak.options
+                    .set(option::MESSAGE, format!("{address} is not to be had here"));
+                Some(nak)
             }
             MessageType::Decline if for_me => {
                 pool.decline(&client, wish?, now);
@@ -664,7 +671,7 @@ mod tests {
         assert!(ask(&mut responder, &request([10, 0, 0, 100], other)).is_none());
     }
 
-    /// RFC 2131 section 4.3.2: of a client that it does not know, the server says nothing. Forged ones take no address by REQUEST alone.
+    /// RFC 2131 section 4.3.2: to a client that it does not know and that asks for an address which it had once, the server says nothing.
     #[test]
     fn an_address_is_given_to_whom_it_was_offered() {
         let mut responder = Responder::new(answers(false));
@@ -676,21 +683,52 @@ mod tests {
         };
         wish(&mut request, wished);
         assert!(ask(&mut responder, &request).is_none());
-        let mut renewal = pxe(MessageType::Request);
-        renewal.ciaddr = wished;
-        assert!(ask(&mut responder, &renewal).is_none());
-
         let mut discover = pxe(MessageType::Discover);
         wish(&mut discover, wished);
         let offer = ask(&mut responder, &discover).unwrap().message;
         assert_eq!(offer.yiaddr, wished);
-        for request in [&request, &renewal] {
-            let reply = ask(&mut responder, request).unwrap();
-            assert_eq!(reply.message.message_type(), Some(MessageType::Ack));
-        }
-        wish(&mut request, Ipv4Addr::new(10, 0, 0, 151));
         let reply = ask(&mut responder, &request).unwrap();
-        assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
+        assert_eq!(reply.message.message_type(), Some(MessageType::Ack));
+        wish(&mut request, Ipv4Addr::new(10, 0, 0, 151));
+        request.giaddr = Ipv4Addr::new(10, 0, 0, 9);
+        let reply = ask(&mut responder, &request).unwrap().message;
+        assert_eq!(reply.message_type(), Some(MessageType::Nak));
+        assert!(
+            reply.wants_broadcast(),
+            "RFC 2131 section 4.3.2, behind a relay"
+        );
+    }
+
+    /// Who renews uses the address: it gets it unless somebody else has it.
+    #[test]
+    fn a_renewal_is_acknowledged_whether_its_lease_is_known_or_not() {
+        let mut responder = Responder::new(answers(false));
+        let mut renewed = |mac: u8, last: u8| {
+            let mut renewal = Message::request(MessageType::Request, 1, [2, 0, 0, 0, 0, mac]);
+            renewal.ciaddr = Ipv4Addr::new(10, 0, 0, last);
+            let reply = ask(&mut responder, &renewal);
+            reply.and_then(|reply| reply.message.message_type())
+        };
+        let (ack, nak) = (Some(MessageType::Ack), Some(MessageType::Nak));
+        for (mac, last, answer) in [
+            (1, 150, ack),
+            (1, 150, ack),
+            // It has moved to another, which is free.
+            (1, 151, ack),
+            (2, 151, nak),
+            (2, 150, ack),
+            // Beyond the range: perhaps another server's.
+            (3, 250, None),
+            (2, 250, nak),
+        ] {
+            assert_eq!(renewed(mac, last), answer, "{mac} {last}");
+        }
+        // It names this server, so it renews nothing.
+        let mut request = pxe(MessageType::Request);
+        request.ciaddr = Ipv4Addr::new(10, 0, 0, 160);
+        request.options.set_addresses(option::SERVER_ID, &[SERVER]);
+        let reply = ask(&mut responder, &request).unwrap().message;
+        assert_eq!(reply.message_type(), nak);
     }
 
     #[test]
@@ -705,11 +743,9 @@ mod tests {
         );
         assert!(reply.message.yiaddr.is_unspecified());
         assert_eq!(reply.message.options.u32(option::LEASE_TIME), None);
+        // After a restart, when its lease is forgotten, too.
         let mut renewal = pxe(MessageType::Request);
-        renewal.ciaddr = ask(&mut responder, &pxe(MessageType::Discover))
-            .unwrap()
-            .message
-            .yiaddr;
+        renewal.ciaddr = Ipv4Addr::new(10, 0, 0, 105);
         let reply = ask(&mut responder, &renewal).unwrap();
         assert_eq!(
             reply.destination,

@@ -897,7 +897,7 @@ fn what_one_machine_begins_is_bounded() {
         (64, 64)
     );
     // Those that nobody had answered for half a second gave way, each once.
-    let revoked = fixture.events().matches("others needed its place").count();
+    let revoked = fixture.events().matches("others needed its slot").count();
     assert_eq!(revoked, 65);
     assert!(fixture.station.host.answers.len() <= MAX_ANSWERS);
     // The newest has a place: those that nobody answered gave way.

@@ -3,6 +3,7 @@
 //! A request can be forged, an acknowledgement hardly: a transfer that nobody has answered gives way when all slots are taken. So does one
 //! that hardly goes on. No host has more than its share, and the next slot is for the host that has the fewest.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,7 @@ const MAX_TRANSFERS: usize = 512;
 const MAX_OF_HOST: usize = 128;
 /// How long a transfer keeps its slot, when others wait, until its client has answered.
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
-/// In this time, when others wait, a client acknowledges [`LEAST`] bytes, or its transfer loses the slot. A boot program that reads on
-/// its user's word may be slower: it loses a slot only to somebody who reads.
+/// When all slots are taken and others wait, a client that has not acknowledged [`LEAST`] bytes in this time loses its slot.
 const SLOW: Duration = Duration::from_secs(120);
 const LEAST: u64 = 256 * 1024;
 /// Requests that wait.
@@ -100,30 +100,40 @@ impl TransferSlots {
         })
     }
 
-    /// Tells transfers that nobody answers, and then those that hardly go on, to give up their slots: the oldest first, at most `wanted`.
-    fn revoke(&self, wanted: usize, now: Instant) {
+    /// Tells transfers of such hosts to give up their slots, at most `wanted`: those that nobody answers, the oldest first; then those that
+    /// hardly go on, of the hosts with the most slots first.
+    fn revoke(&self, wanted: usize, of: impl Fn(IpAddr) -> bool, now: Instant) {
         let taken = self.taken();
-        let order = |one: &Arc<Taken>| {
+        let shares = shares(&taken);
+        let may_go = |(client, one): (&SocketAddr, &Arc<Taken>)| {
             let progress = *one.progress();
-            let key = (progress.answered, progress.since);
-            progress.gives_way(now).then(|| (key, one.clone()))
+            let share = shares.get(&client.ip()).copied().unwrap_or(0);
+            // Who forges requests may forge each from an address of its own.
+            let share = if progress.answered { share } else { 0 };
+            let order = (progress.answered, Reverse(share), progress.since);
+            progress.gives_way(now).then(|| (order, one.clone()))
         };
-        let mut may_go: Vec<_> = taken.values().filter_map(order).collect();
-        may_go.sort_by_key(|(key, _)| *key);
+        let of_such = taken.iter().filter(|(client, _)| of(client.ip()));
+        let mut may_go: Vec<_> = of_such.filter_map(may_go).collect();
+        may_go.sort_by_key(|(order, _)| *order);
         for (_, one) in may_go.into_iter().take(wanted) {
             one.revoked.store(true, Ordering::Relaxed);
         }
     }
 
-    /// How many each host has; `None` while there is none to give.
-    fn shares(&self) -> Option<HashMap<IpAddr, usize>> {
+    /// How many each host has, and whether that is all that there are.
+    fn shares(&self) -> (HashMap<IpAddr, usize>, bool) {
         let taken = self.taken();
-        let mut shares = HashMap::new();
-        for client in taken.keys() {
-            *shares.entry(client.ip()).or_default() += 1;
-        }
-        (taken.len() < MAX_TRANSFERS).then_some(shares)
+        (shares(&taken), taken.len() >= MAX_TRANSFERS)
     }
+}
+
+fn shares(taken: &HashMap<SocketAddr, Arc<Taken>>) -> HashMap<IpAddr, usize> {
+    let mut shares = HashMap::new();
+    for client in taken.keys() {
+        *shares.entry(client.ip()).or_default() += 1;
+    }
+    shares
 }
 
 /// A client's slot; given up when dropped.
@@ -177,20 +187,41 @@ impl Waiting {
         if self.0.is_empty() {
             return None;
         }
-        let next = self.with_a_slot(slots);
-        if next.is_none() {
-            slots.revoke(self.0.len(), now);
-        }
-        next
-    }
-
-    fn with_a_slot(&mut self, slots: &TransferSlots) -> Option<(Path, Vec<u8>)> {
-        let shares = slots.shares()?;
+        let (shares, all_taken) = slots.shares();
         let share = |path: &Path| shares.get(&path.client.ip()).copied().unwrap_or(0);
         let order = self.0.iter().enumerate();
         let (at, (path, _)) = order.min_by_key(|(at, (path, _))| (share(path), *at))?;
-        (share(path) < MAX_OF_HOST).then_some(())?;
-        self.0.remove(at)
+        if !all_taken && share(path) < MAX_OF_HOST {
+            return self.0.remove(at);
+        }
+        self.make_room(slots, shares, all_taken, now);
+        None
+    }
+
+    /// Who has its share already waits for transfers of its own, the others for anybody's.
+    fn make_room(
+        &self,
+        slots: &TransferSlots,
+        mut shares: HashMap<IpAddr, usize>,
+        all_taken: bool,
+        now: Instant,
+    ) {
+        let mut of_all = 0;
+        let mut of_their_own: HashMap<IpAddr, usize> = HashMap::new();
+        for (path, _) in &self.0 {
+            let host = path.client.ip();
+            let share = shares.entry(host).or_default();
+            *share += 1;
+            if *share > MAX_OF_HOST {
+                *of_their_own.entry(host).or_default() += 1;
+            } else if all_taken {
+                of_all += 1;
+            }
+        }
+        slots.revoke(of_all, |_| true, now);
+        for (host, wanted) in of_their_own {
+            slots.revoke(wanted, |other| other == host, now);
+        }
     }
 }
 
@@ -243,13 +274,16 @@ mod tests {
         let other = granted(&slots, client(2, 1), now);
         let mut waiting = Waiting::default();
         waiting.push(path(client(1, 999)), b"one");
-        assert!(waiting.next(&slots, now).is_none());
+        let late = now + 2 * SLOW;
+        assert!(waiting.next(&slots, late).is_none());
+        assert!(!other.is_revoked(), "the host has what it may have");
+        let revoked = of_one.iter().filter(|slot| slot.is_revoked());
+        assert_eq!(revoked.count(), 1, "for itself it makes room");
         waiting.push(path(client(2, 2)), b"two");
         assert_eq!(waiting.next(&slots, now).unwrap().1, b"two");
         drop(of_one);
         assert_eq!(waiting.next(&slots, now).unwrap().1, b"one");
         assert!(waiting.next(&slots, now).is_none());
-        assert!(!other.is_revoked());
     }
 
     /// 700 forged requests, each from a port or host of its own, shut nobody out.
@@ -303,13 +337,34 @@ mod tests {
         assert!(waiting.next(&slots, after(119)).is_none());
         assert_eq!(revoked(), 0, "there is time left");
         for port in 1..=MAX_TRANSFERS {
-            waiting.push(path(client(200, port)), b"more");
+            waiting.push(path(client(200 + (port / 100) as u8, port)), b"more");
         }
         assert!(waiting.next(&slots, after(219)).is_none());
         assert_eq!(revoked(), MAX_TRANSFERS - 1);
         assert!(!all[0].is_revoked());
         assert!(waiting.next(&slots, after(220)).is_none());
         assert!(all[0].is_revoked());
+    }
+
+    #[test]
+    fn of_those_that_hardly_go_on_the_greedy_give_way_first() {
+        let (slots, now) = (TransferSlots::default(), Instant::now());
+        let alone = granted(&slots, client(1, 1), now);
+        let later = now + Duration::from_secs(1);
+        let of_many: Vec<_> = (1..MAX_TRANSFERS)
+            .map(|n| granted(&slots, client(2 + (n / 100) as u8, n), later))
+            .collect();
+        alone.acknowledged(0, now);
+        of_many.iter().for_each(|slot| slot.acknowledged(0, later));
+        let mut waiting = Waiting::default();
+        // One more than a host may have.
+        for port in 0..=MAX_OF_HOST {
+            waiting.push(path(client(200, 1 + port)), b"one");
+        }
+        assert!(waiting.next(&slots, later + SLOW).is_none());
+        let revoked = of_many.iter().filter(|slot| slot.is_revoked());
+        assert_eq!(revoked.count(), MAX_OF_HOST);
+        assert!(!alone.is_revoked());
     }
 
     #[test]

@@ -47,9 +47,9 @@ pub(crate) fn end(
     }
 }
 
-/// Why a transfer is broken off whose place another client was given.
+/// Why a transfer is broken off whose slot another client is given.
 pub(crate) const REVOKED: &str =
-    "the client did not answer or hardly read on, and others needed its place";
+    "the client did not answer or hardly read on, and others needed its slot";
 
 /// It is broken off, for a reason that is still to be added.
 pub(crate) fn broken_off(sender: &Sender, client: IpAddr, name: &str, took: Duration) -> Event {

@@ -101,6 +101,8 @@ impl Job {
         }
         if let Some((code, text)) = sender.farewell() {
             batch.tell(code, text)?;
+        } else if slot.is_revoked() && sender.is_answered() {
+            batch.tell(ErrorCode::UNDEFINED, events::REVOKED)?;
         }
         Ok(sender)
     }
