@@ -1,7 +1,7 @@
 //! Numbers that an observer of the network cannot foretell.
 
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 
 /// A generator of such numbers (ChaCha12).
 pub struct Random(ChaCha12Rng);
