@@ -79,7 +79,11 @@ fn by_undi(lab: &Lab, model: &str, rom: &str) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     plug_in(&mut fixture, model, rom)?;
     fixture.boot_from_disk("nic=undi http://10.77.0.1/wireboot.conf")?;
-    boots_by(&fixture, BY_UNDI, r"the BSP \(bootstrap processor\), as the firmware's driver does")
+    boots_by(
+        &fixture,
+        BY_UNDI,
+        r"the BSP \(bootstrap processor\), as the firmware's driver does",
+    )
 }
 
 pub(crate) fn by_undi_over_an_rtl8139(lab: &Lab) -> Result<()> {
