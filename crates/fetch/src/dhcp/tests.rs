@@ -329,14 +329,20 @@ fn a_proxy_adds_its_boot_file() {
 #[test]
 fn a_proxy_without_a_file_is_asked_on_port_4011() {
     // Servers differ in the port that they answer to.
-    for to_client_port in [false, true] {
+    let named: [(&[u8], _, _); 2] = [
+        (b"from-4011.efi", Some("from-4011.efi"), None),
+        // What is not text is an answer, too.
+        (b"caf\xe9", None, Some("caf\u{fffd}")),
+    ];
+    for (to_client_port, (file, readable, unreadable)) in [(false, named[0]), (true, named[1])] {
         let (lease, micros) = simply(|datagram, message| {
             if datagram.destination == SocketAddrV4::new(PROXY, 4011) {
                 assert_eq!(*datagram.source.ip(), ADDRESS);
                 assert_eq!(message.ciaddr, ADDRESS);
                 assert_eq!(message.message_type(), Some(MessageType::Request));
                 assert_eq!(message.options.architectures(), [7]);
-                let mut reply = with_file(proxy_reply(message), "from-4011.efi");
+                let mut reply = with_file(proxy_reply(message), "");
+                reply.file = file.to_vec();
                 reply
                     .options
                     .set(option::MESSAGE_TYPE, [MessageType::Ack.code()]);
@@ -356,8 +362,9 @@ fn a_proxy_without_a_file_is_asked_on_port_4011() {
             answers
         });
         let lease = lease.unwrap();
-        assert_eq!(lease.boot_file.as_deref(), Some("from-4011.efi"));
-        assert_eq!(lease.next_server, Some(PROXY));
+        assert_eq!(lease.boot_file.as_deref(), readable);
+        assert_eq!(lease.unreadable_boot_file.as_deref(), unreadable);
+        assert_eq!(lease.next_server, readable.map(|_| PROXY));
         assert!(micros < 50_000, "{micros} us");
     }
 }
