@@ -99,13 +99,18 @@ impl Job {
                 slot.acknowledged(sender.acknowledged_bytes(), Instant::now());
             }
         }
-        if let Some((code, text)) = sender.farewell() {
+        if let Some((code, text)) = last_words(&sender, slot.is_revoked()) {
             batch.tell(code, text)?;
-        } else if slot.is_revoked() && sender.is_answered() {
-            batch.tell(ErrorCode::UNDEFINED, events::REVOKED)?;
         }
         Ok(sender)
     }
+}
+
+/// What the client is told at the end. Who has not answered may be somebody who never asked.
+fn last_words(sender: &Sender, revoked: bool) -> Option<(ErrorCode, &'static str)> {
+    let gave_way = revoked && sender.is_answered();
+    let of_the_slot = gave_way.then_some((ErrorCode::UNDEFINED, events::REVOKED));
+    sender.farewell().or(of_the_slot)
 }
 
 /// The largest block that crosses the path to the client in one piece.
@@ -224,6 +229,19 @@ fn closed() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_loses_its_slot_is_told_if_it_has_ever_answered() {
+        let now = Instant::now();
+        let (terms, _) = agree(TransferOptions::default(), 100_000, 512, 1);
+        let mut sender = Sender::new(terms, now);
+        sender.sent(1, now);
+        assert_eq!(last_words(&sender, true), None);
+        sender.receive(&wireboot_wire::tftp::ack(1), now);
+        assert_eq!(last_words(&sender, false), None);
+        let told = last_words(&sender, true);
+        assert_eq!(told, Some((ErrorCode::UNDEFINED, events::REVOKED)));
+    }
 
     #[test]
     fn a_client_whose_port_is_closed_ends_its_transfer() {
