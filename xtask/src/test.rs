@@ -88,6 +88,11 @@ const STEPS: &[&[TestStep]] = &[
 
 /// Runs the steps whose name contains one of the words, or all. A failed step does not stop the others.
 pub(crate) fn run(only: &[String]) -> Result<()> {
+    let names: Vec<_> = STEPS.iter().copied().flatten().map(|s| s.name).collect();
+    let is_no_step = |word: &&String| !names.iter().any(|name| name.contains(word.as_str()));
+    if let Some(word) = only.iter().find(is_no_step) {
+        bail!("no step is called {word}; there are {}", names.join("; "));
+    }
     let wanted = |step: &&TestStep| {
         only.is_empty() || only.iter().any(|word| step.name.contains(word.as_str()))
     };
@@ -101,15 +106,6 @@ pub(crate) fn run(only: &[String]) -> Result<()> {
             println!("\n== {}", names.join("; "));
             table.extend(beside_each_other(&steps));
         }
-    }
-    if table.is_empty() {
-        let names: Vec<_> = STEPS
-            .iter()
-            .copied()
-            .flatten()
-            .map(|step| step.name)
-            .collect();
-        bail!("no step is called so; there are {}", names.join("; "));
     }
     print!("\n{}{}", report(&table), made_again());
     if table
@@ -293,6 +289,9 @@ mod tests {
     #[test]
     fn a_step_that_is_not_there_is_an_error() {
         assert!(run(&["no such step".to_owned()]).is_err());
+        // Beside one that is there, which is not run then.
+        let words = ["documents", "no such step"].map(str::to_owned);
+        assert!(run(&words).is_err());
     }
 
     #[test]
