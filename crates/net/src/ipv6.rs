@@ -1,10 +1,9 @@
 //! IPv6 without input and output: what packets say is checked and read, what is to be sent is built, state machines keep a
-//! virtual clock. [`cache`] serves IPv4 as well.
+//! virtual clock.
 //!
 //! Builders return whole packets, from the IPv6 header on. What they are sent to decides the Ethernet address:
 //! [`multicast_mac`] for groups, the neighbour cache for hosts.
 
-pub(crate) mod cache;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(
     clippy::indexing_slicing,

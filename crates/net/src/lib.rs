@@ -38,6 +38,7 @@ mod interface;
 mod ipv6;
 mod membership;
 mod memory;
+mod neighbors;
 mod output;
 mod packet;
 mod parts;

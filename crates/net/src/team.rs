@@ -27,7 +27,7 @@ use core::net::SocketAddr;
 use wireboot_nic::{Checksum, Frame, Steering};
 use wireboot_ring::{Receiver, Sender, channel};
 
-use crate::ipv6::cache::NeighborUpdate;
+use crate::neighbors::NeighborUpdate;
 use crate::packet::Ends;
 use crate::parts::Parts;
 use crate::path_mtu::TooBig;

@@ -3,7 +3,7 @@
 use super::{Delivery, Interface, NextHop, icmp_delivery};
 use crate::checksum;
 use crate::fragments::Fragment;
-use crate::ipv6::cache::NeighborUpdate;
+use crate::neighbors::NeighborUpdate;
 use crate::packet::{
     ARP_IPV4, Arp, BROADCAST, ETHERTYPE_ARP, IPV4_HEADER, IpVersion, PROTOCOL_ICMP, PROTOCOL_TCP,
     PROTOCOL_UDP, is_host, put,

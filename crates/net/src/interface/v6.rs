@@ -2,7 +2,6 @@
 
 use super::{Delivery, Interface, NextHop, group_mac, icmp_delivery};
 use crate::fragments::Fragment;
-use crate::ipv6::cache::NeighborUpdate;
 use crate::ipv6::header::{ICMP, Packet, Refusal, Upper, upper_of_whole};
 use crate::ipv6::icmp::{self, DESTINATION_UNREACHABLE, PARAMETER_PROBLEM};
 use crate::ipv6::mld::{self, Mld};
@@ -10,6 +9,7 @@ use crate::ipv6::ndisc::{self, Message, NeighborSolicitation, Nonce};
 use crate::ipv6::slaac::Slaac;
 use crate::ipv6::solicited_node;
 use crate::ipv6::source::choose;
+use crate::neighbors::NeighborUpdate;
 use crate::packet::{ETHERTYPE_IPV6, IpVersion, PROTOCOL_TCP, PROTOCOL_UDP, put};
 use alloc::string::String;
 use alloc::vec;

@@ -1,6 +1,5 @@
 //! The bodies of fuzz targets. They panic when a promise is broken.
 
-use super::cache::{Cache, Due, NeighborUpdate};
 use super::header::{self, ICMP, Packet};
 use super::mld::Mld;
 use super::ndisc::{self, Message};
@@ -8,6 +7,7 @@ use super::slaac::Slaac;
 use super::source::Candidate;
 use super::{ALL_NODES, ALL_ROUTERS, icmp, solicited_node};
 use crate::fragments::{Fragment, Fragments, PACKETS};
+use crate::neighbors::{Cache, Due, NeighborUpdate};
 use crate::packet::{IpVersion, PROTOCOL_UDP, array};
 use crate::path_mtu;
 use crate::quote;
