@@ -172,7 +172,8 @@ fn offer(at_s: f64, from: IpAddr, message: &Message) -> Offer {
         address: (!message.yiaddr.is_unspecified()).then(|| message.yiaddr.to_string()),
         boot_file: message
             .boot_file()
-            .filter(|file| !file.is_empty())
+            .map(String::from)
+            .or_else(|| message.unreadable_boot_file())
             .map(|file| text::shown(file.as_bytes())),
         pxe,
         vendor_options,

@@ -1,7 +1,7 @@
 //! Conversations by DHCPv6.
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -39,8 +39,11 @@ pub(crate) fn answered(
     };
     keep(&mut conversation.answered_s, at_s);
     let options = message.options;
-    let url = options.boot_file_url();
-    let boot_file = url.map(|url| text::shown(url.as_bytes()));
+    let boot_file = options
+        .boot_file_url()
+        .map(String::from)
+        .or_else(|| options.unreadable_boot_file_url())
+        .map(|url| text::shown(url.as_bytes()));
     if boot_file.is_some() {
         conversation.boot_file.clone_from(&boot_file);
     }

@@ -546,6 +546,14 @@ fn a_boot_over_ipv6_is_told() {
     assert!(answer.server.contains(':'));
     assert_eq!(answer.address.as_deref(), Some("fd00::9"));
     assert_eq!(kinds(&report), [(PhaseKind::Dhcpv6, 0.0, 1.5)]);
+    let mut not_text = message(MessageType::Advertise, false);
+    not_text.option(option::BOOT_FILE_URL, b"http://\xe9");
+    let frames = [
+        (0.0, frame6(true, (546, 547), &solicit)),
+        (0.5, frame6(false, (547, 546), &not_text.finish())),
+    ];
+    let one = &self::report(&frames).network.dhcpv6[0];
+    assert_eq!(one.boot_file.as_deref(), Some("http://\u{fffd}"));
     let found = |payload: &[u8]| {
         let mut clients = Clients::default();
         clients.frame(
@@ -612,6 +620,21 @@ fn an_offer_without_a_boot_file_has_none() {
         ),
     ];
     assert_eq!(report(&frames).network.dhcp[0].offers[0].boot_file, None);
+}
+
+#[test]
+fn a_boot_file_whose_name_is_not_text_is_one() {
+    let frames = [
+        (0.0, ask(MessageType::Discover, 7, |_| ())),
+        (
+            0.1,
+            answer(MessageType::Offer, 7, |message| {
+                message.file = b"w\xe9.efi".to_vec();
+            }),
+        ),
+    ];
+    let offer = &report(&frames).network.dhcp[0].offers[0];
+    assert_eq!(offer.boot_file.as_deref(), Some("w\u{fffd}.efi"));
 }
 
 #[test]
