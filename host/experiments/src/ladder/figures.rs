@@ -1,5 +1,7 @@
 //! What the machine measured: read, in figures, as a table.
 
+use std::fmt::Write as _;
+
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
@@ -214,6 +216,7 @@ impl Ladder {
             table.set_header([
                 kind.title(),
                 "Mbit/s",
+                "lowest to highest",
                 "share",
                 "kpkt/s",
                 "ns/pkt",
@@ -233,9 +236,13 @@ impl Ladder {
             text.push_str(&table.trim_fmt());
             text.push_str("\n\n");
         }
-        text.push_str(
-            "share: of the first row. guest: time in calls that moved packets; the rest of a packet's time is the host's.\n\
-             sender waits: for room in the cable; near 0 %, the sender was the limit, not the machine.\n",
+        let rounds = self.rungs.iter().map(|rung| rung.rounds_mbit_s.len()).max();
+        let _ = writeln!(
+            text,
+            "Mbit/s: median of the rounds, {} at most. share: of the first row.\n\
+             guest: time in calls that moved packets; the rest of a packet's time is the host's.\n\
+             sender waits: for room in the cable; near 0 %, the sender was the limit, not the machine.",
+            rounds.unwrap_or_default(),
         );
         if !self.as_found {
             text.push_str("The firmware's network was not left as it was found.\n");
@@ -286,9 +293,17 @@ impl Rung {
             Some(others) => format!("  {} (other receivers: {others})", self.name),
             None => format!("  {}", self.name),
         };
+        let rounds = self.rounds_mbit_s.iter().copied();
+        let (lowest, highest) = rounds.fold((f64::INFINITY, 0.0), |(lowest, highest), one| {
+            (one.min(lowest), one.max(highest))
+        });
         vec![
             name,
             format!("{:.0}", self.mbit_s),
+            known(
+                self.rounds_mbit_s.len() > 1,
+                format!("{lowest:.0} to {highest:.0}"),
+            ),
             percent(self.share),
             known(packets, format!("{:.0}", self.kpps)),
             known(packets, format!("{:.0}", ratio(1e6, self.kpps))),
@@ -335,6 +350,10 @@ pub(super) mod tests {
         assert!((ladder.rungs[1].share - 0.25).abs() < 1e-9);
         let text = ladder.text();
         assert!(text.contains("3533") && text.contains("25 %"), "{text}");
+        let row = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
+        assert!(row("  driver ").contains("1178 to 3651"), "{text}");
+        assert!(!row("  SNP ").contains(" to "), "{text}");
+        assert!(text.contains("the rounds, 3 at most"), "{text}");
         assert!(text.contains("not measured: no \"MNP\""), "{text}");
         assert!(text.contains("  SNP (other receivers: 3)"), "{text}");
         assert!(!text.contains("not left as it was found"), "{text}");
