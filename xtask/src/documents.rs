@@ -1,6 +1,7 @@
-//! Documents that must agree with files: what they point at is there, and each configuration on the deployment page is one that a whole
-//! boot runs.
+//! Documents that must agree with files: what they point at is there, the imports are those of the manifests, and each configuration on
+//! the deployment page is one that a whole boot runs.
 
+mod imports;
 mod links;
 
 use crate::shell;
@@ -15,6 +16,7 @@ const FILES: &str = "docs/deploy";
 /// A block belongs to a file by its first fence line: ```` ```conf docs/deploy/dnsmasq.conf ````.
 pub(crate) fn check() -> Result<()> {
     links::check()?;
+    imports::check()?;
     let page = fs::read_to_string(shell::root().join(PAGE))
         .with_context(|| format!("cannot read {PAGE}"))?;
     let blocks = blocks(&page);
