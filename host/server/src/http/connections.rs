@@ -1,18 +1,27 @@
 //! The connections that are open, so that idle and slow ones give way when there are too many.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// All connections, by their clients.
+/// All connections. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Connections(Arc<Mutex<HashMap<SocketAddr, Open>>>);
+pub(super) struct Connections(Arc<Mutex<Table>>);
+
+/// The connections by their numbers: one port of a client may have several, each to another address of this machine.
+#[derive(Debug, Default)]
+struct Table {
+    open: BTreeMap<u64, Open>,
+    /// A number that none has had.
+    next: u64,
+}
 
 #[derive(Debug)]
 struct Open {
     stream: TcpStream,
+    client: SocketAddr,
     state: ConnectionState,
     /// When it came to wait for its client, or when its answer last got on.
     since: Instant,
@@ -30,18 +39,20 @@ enum ConnectionState {
 }
 
 impl Connections {
-    fn open(&self) -> MutexGuard<'_, HashMap<SocketAddr, Open>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.open().len()
+        self.table().open.len()
     }
 
     /// How many this host has.
     pub(super) fn of_host(&self, host: IpAddr) -> usize {
-        self.open().keys().filter(|one| one.ip() == host).count()
+        let table = self.table();
+        let of_host = table.open.values().filter(|one| one.client.ip() == host);
+        of_host.count()
     }
 
     /// Counts a connection in, which waits for its client to ask.
@@ -56,30 +67,34 @@ impl Connections {
     ) -> io::Result<Entry> {
         let open = Open {
             stream: stream.try_clone()?,
+            client,
             state: ConnectionState::Idle,
             since: now,
         };
-        self.open().insert(client, open);
+        let mut table = self.table();
+        let id = table.next;
+        table.next += 1;
+        table.open.insert(id, open);
         Ok(Entry {
             connections: self.clone(),
-            client,
+            id,
         })
     }
 
     /// Closes the connection, of this host or of any, that has waited for its client for the longest time, else the one whose answer has not
     /// got on for the longest time, if that is at least `slow`. False when there is none.
     pub(super) fn make_room(&self, host: Option<IpAddr>, slow: Duration, now: Instant) -> bool {
-        let mut open = self.open();
-        let may_go = |(client, one): &(&SocketAddr, &mut Open)| {
+        let mut table = self.table();
+        let may_go = |one: &&mut Open| {
             let gives_way = match one.state {
                 ConnectionState::Idle => true,
                 ConnectionState::Answered => now.saturating_duration_since(one.since) >= slow,
                 ConnectionState::Closed => false,
             };
-            gives_way && host.is_none_or(|host| client.ip() == host)
+            gives_way && host.is_none_or(|host| one.client.ip() == host)
         };
-        let candidates = open.iter_mut().filter(may_go);
-        let Some((_, longest)) = candidates.min_by_key(|(_, one)| (one.state, one.since)) else {
+        let candidates = table.open.values_mut().filter(may_go);
+        let Some(longest) = candidates.min_by_key(|one| (one.state, one.since)) else {
             return false;
         };
         longest.state = ConnectionState::Closed;
@@ -93,7 +108,7 @@ impl Connections {
 #[derive(Debug)]
 pub(super) struct Entry {
     connections: Connections,
-    client: SocketAddr,
+    id: u64,
 }
 
 impl Entry {
@@ -108,7 +123,7 @@ impl Entry {
     }
 
     fn set(&self, state: ConnectionState, now: Instant) {
-        if let Some(open) = self.connections.open().get_mut(&self.client)
+        if let Some(open) = self.connections.table().open.get_mut(&self.id)
             && open.state != ConnectionState::Closed
         {
             (open.state, open.since) = (state, now);
@@ -117,21 +132,22 @@ impl Entry {
 
     /// Whether it was closed to make room.
     pub(super) fn gave_way(&self) -> bool {
-        let open = self.connections.open();
-        let one = open.get(&self.client);
+        let table = self.connections.table();
+        let one = table.open.get(&self.id);
         one.is_some_and(|one| one.state == ConnectionState::Closed)
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.connections.open().remove(&self.client);
+        self.connections.table().open.remove(&self.id);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::{Ipv4Addr, TcpListener};
 
     const SLOW: Duration = Duration::from_secs(120);
@@ -173,5 +189,22 @@ mod tests {
         assert!(make_room(None, 220) && steady.gave_way());
         assert!(!make_room(None, 10_000));
         assert_eq!(connections.count(), 4);
+    }
+
+    #[test]
+    fn each_connection_of_a_clients_port_counts_and_gives_way() {
+        let connections = Connections::default();
+        let (mut client, first) = entered(&connections, 1, 1);
+        let (_other, second) = entered(&connections, 1, 1);
+        let host = IpAddr::from(Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!((connections.count(), connections.of_host(host)), (2, 2));
+        drop(second);
+        assert_eq!((connections.count(), connections.of_host(host)), (1, 1));
+        assert!(connections.make_room(Some(host), SLOW, Instant::now()));
+        assert!(first.gave_way());
+        client.set_read_timeout(Some(SLOW)).unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "its stream has ended");
+        drop(first);
+        assert_eq!((connections.count(), connections.of_host(host)), (0, 0));
     }
 }
