@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::dir::{Dir, Type};
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::Mode;
 
@@ -14,6 +15,8 @@ use crate::content::{Content, OpenError};
 
 /// Where a file system keeps what its check found, for root alone.
 const LOST_AND_FOUND: &str = "lost+found";
+/// How often opening a name is tried when something is renamed or mounted each time.
+const TRIES: usize = 8;
 
 /// A folder. It need not be readable itself.
 #[derive(Debug)]
@@ -49,10 +52,7 @@ impl Folder {
         let folder = if name.is_empty() {
             openat(&self.0, ".", how, Mode::empty())?
         } else {
-            let how = OpenHow::new()
-                .flags(how)
-                .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-            openat2(&self.0, name, how)?
+            self.below(name, how)?
         };
         let mut folder = Dir::from_fd(folder)?;
         let named = folder.iter().flatten().filter_map(|entry| {
@@ -122,10 +122,16 @@ impl Folder {
             return Err(OpenError::NotAFile);
         }
         // Without O_NONBLOCK, opening a named pipe would wait for its writer.
+        let how = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        Content::from_file(self.below(name, how)?)
+    }
+
+    /// Opens what lies below by this name, whatever it is.
+    fn below(&self, name: &str, how: OFlag) -> nix::Result<OwnedFd> {
         let how = OpenHow::new()
-            .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+            .flags(how)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        Content::from_file(openat2(&self.0, name, how)?)
+        persistently(|| openat2(&self.0, name, how))
     }
 }
 
@@ -139,6 +145,17 @@ impl From<Folder> for OwnedFd {
     fn from(folder: Folder) -> Self {
         folder.0
     }
+}
+
+/// Opens again where the kernel gives up: at a `..`, when anything is renamed or mounted meanwhile (openat2(2), `EAGAIN`).
+fn persistently<T>(mut open: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
+    for _ in 1..TRIES {
+        match open() {
+            Err(Errno::EAGAIN) => {}
+            result => return result,
+        }
+    }
+    open()
 }
 
 fn is_folder(above: &Dir, name: &str) -> bool {
@@ -160,5 +177,29 @@ mod tests {
         let above = Dir::open(above.path(), OFlag::O_DIRECTORY, Mode::empty()).unwrap();
         let folders = ["folder", "file", "link", "none"].map(|name| is_folder(&above, name));
         assert_eq!(folders, [true, false, false, false]);
+    }
+
+    #[test]
+    fn what_a_rename_disturbs_is_opened_again_but_not_for_ever() {
+        let opened = |disturbed: usize, then: nix::Result<()>| {
+            let mut tries = 0;
+            let result = persistently(|| {
+                tries += 1;
+                if tries > disturbed {
+                    then
+                } else {
+                    Err(Errno::EAGAIN)
+                }
+            });
+            (result, tries)
+        };
+        assert_eq!(opened(0, Ok(())), (Ok(()), 1));
+        assert_eq!(opened(TRIES - 1, Ok(())), (Ok(()), TRIES));
+        assert_eq!(opened(TRIES, Ok(())), (Err(Errno::EAGAIN), TRIES));
+        assert_eq!(
+            opened(2, Err(Errno::ENOENT)),
+            (Err(Errno::ENOENT), 3),
+            "a reason of its own"
+        );
     }
 }
