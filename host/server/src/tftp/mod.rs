@@ -1,10 +1,10 @@
 //! The TFTP server: RFC 1350 read requests with the options of RFC 2347, 2348, 2349 and 7440, and our own `slide`.
 //!
 //! ```text
-//!   port 69 --RRQ--> listener --thread for each transfer--> socket of its own, connected to the client
-//!                                                             |  Sender says which blocks
-//!                                                             |  preadv() lays file bytes between room for headers
-//!                                                             v  one send() of up to 64 packets (UDP_SEGMENT)
+//!   port 69 --RRQ--> listener: admission --thread for each transfer--> file, and a socket of its own, connected to the client
+//!                                                                        |  Sender says which blocks
+//!                                                                        |  preadv() lays file bytes between room for headers
+//!                                                                        v  one send() of up to 64 packets (UDP_SEGMENT)
 //! ```
 
 mod admission;
@@ -28,7 +28,7 @@ use crate::interface::Networks;
 use crate::listen::{Listen, Path, is_transient};
 use crate::stop::Stop;
 
-use admission::{Claim, TransferSlots, Waiting};
+use admission::{Claim, TransferSlot, TransferSlots, Waiting};
 pub(crate) use sender::{Action, Sender, Terms};
 
 /// What the server needs to know.
@@ -45,6 +45,12 @@ pub struct TftpConfig {
 /// A TFTP server that is bound to its port.
 #[derive(Debug)]
 pub struct TftpServer {
+    service: Arc<Service>,
+}
+
+/// What the listener shares with the threads of the transfers.
+#[derive(Debug)]
+struct Service {
     socket: UdpSocket,
     config: TftpConfig,
     directory: Arc<Directory>,
@@ -57,11 +63,14 @@ impl TftpServer {
     /// # Errors
     /// When the port is in use or needs a permission that is not there.
     pub fn bind(config: TftpConfig, directory: Arc<Directory>, events: Events) -> io::Result<Self> {
-        Ok(Self {
+        let service = Service {
             socket: config.listen.udp()?,
             config,
             directory,
             events,
+        };
+        Ok(Self {
+            service: Arc::new(service),
         })
     }
 
@@ -70,7 +79,7 @@ impl TftpServer {
     /// # Errors
     /// When the system does not say.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.service.socket.local_addr()
     }
 
     /// Serves until told to stop.
@@ -78,21 +87,21 @@ impl TftpServer {
     /// # Errors
     /// When the socket fails for good.
     pub fn run(&self, stop: &Stop) -> io::Result<()> {
-        self.socket.set_read_timeout(Some(Stop::CHECK_EVERY))?;
+        let Service { socket, config, .. } = &*self.service;
+        socket.set_read_timeout(Some(Stop::CHECK_EVERY))?;
         let (slots, mut waiting) = (TransferSlots::default(), Waiting::default());
         let mut buffer = [0; 2048];
         while !stop.is_set() {
             while let Some((path, request)) = waiting.next(&slots, Instant::now()) {
                 self.take(&request, path, &slots, &mut waiting, stop);
             }
-            let received = self.config.listen.receive(&self.socket, &mut buffer);
-            let (length, path) = match received {
+            let (length, path) = match config.listen.receive(socket, &mut buffer) {
                 Ok(received) => received,
                 Err(error) if is_transient(&error) => continue,
                 Err(error) => return Err(error),
             };
             let datagram = buffer.get(..length).unwrap_or_default();
-            let networks = self.config.networks.as_ref();
+            let networks = config.networks.as_ref();
             if networks.is_none_or(|networks| networks.contain(path.client.ip())) {
                 self.take(datagram, path, &slots, &mut waiting, stop);
             }
@@ -100,6 +109,7 @@ impl TftpServer {
         Ok(())
     }
 
+    /// Does what can be done at once. The file may be on a slow disk, or has to be made: it is for the thread of the transfer.
     fn take(
         &self,
         datagram: &[u8],
@@ -108,51 +118,115 @@ impl TftpServer {
         waiting: &mut Waiting,
         stop: &Stop,
     ) {
-        let client = path.client;
-        let (request, file) = match answer(datagram, &self.directory) {
-            TftpAnswer::Serve(request, file) => (request, file),
-            TftpAnswer::Refuse { code, text, name } => {
-                let mut packet = Vec::new();
-                Packet::Error {
-                    code,
-                    text: text.as_bytes(),
-                }
-                .emit(&mut packet);
-                let _ = self.socket.send_to(&packet, client);
-                self.events.record(
-                    Event::now(Kind::TftpError, client.ip())
-                        .file(&name)
-                        .message(text),
-                );
-                return;
-            }
-            TftpAnswer::Ignore => return,
+        let request = match requested(datagram) {
+            Some(Ok(request)) => request,
+            Some(Err(refusal)) => return self.service.refuse(path, refusal),
+            None => return,
         };
-        let name = text::shown(request.filename.as_bytes());
         // A request repeated from the same port is for the transfer that already runs.
-        let slot = match slots.claim(client, Instant::now()) {
+        let slot = match slots.claim(path.client, Instant::now()) {
             Claim::Granted(slot) => slot,
             Claim::Repeated => return,
             Claim::Full => return waiting.push(path, datagram),
         };
-        let job = transfer::Job {
+        let admitted = Admitted {
+            service: self.service.clone(),
             path,
+            slot,
+            filename: request.filename.to_owned(),
             asked: TransferOptions::from_request(request.options),
-            max_window: self.config.max_window,
-            file,
-            name,
-            events: self.events.clone(),
             stop: stop.clone(),
         };
-        let events = self.events.clone();
         let spawned = std::thread::Builder::new()
             .name("tftp".to_owned())
-            .spawn(move || job.run(&slot));
+            .spawn(move || admitted.serve());
         if let Err(error) = spawned {
-            events.record(
-                Event::now(Kind::TftpError, client.ip())
+            self.service.events.record(
+                Event::now(Kind::TftpError, path.client.ip())
                     .message(format!("no thread for the transfer: {error}")),
             );
+        }
+    }
+}
+
+impl Service {
+    /// Tells the client, from the address that it asked, why it gets no file.
+    fn refuse(&self, path: Path, refusal: Refusal) {
+        let Refusal { code, text, name } = refusal;
+        let mut packet = Vec::new();
+        Packet::Error {
+            code,
+            text: text.as_bytes(),
+        }
+        .emit(&mut packet);
+        let _ = path.answer(&self.socket, &packet);
+        self.events.record(
+            Event::now(Kind::TftpError, path.client.ip())
+                .file(&name)
+                .message(text),
+        );
+    }
+}
+
+/// A read that has its slot.
+struct Admitted {
+    service: Arc<Service>,
+    path: Path,
+    slot: TransferSlot,
+    filename: String,
+    asked: TransferOptions,
+    stop: Stop,
+}
+
+impl Admitted {
+    /// Finds the file and sends it.
+    fn serve(self) {
+        let Self {
+            service,
+            path,
+            slot,
+            filename,
+            asked,
+            stop,
+        } = self;
+        let file = match find(&filename, &service.directory) {
+            Ok(file) => file,
+            Err(refusal) => {
+                // Once it is told, the client may ask for another file from the same port.
+                drop(slot);
+                return service.refuse(path, refusal);
+            }
+        };
+        let job = transfer::Job {
+            path,
+            asked,
+            max_window: service.config.max_window,
+            file,
+            name: text::shown(filename.as_bytes()),
+            events: service.events.clone(),
+            stop,
+        };
+        // The port of the server is not kept for as long as a transfer goes on.
+        drop(service);
+        job.run(&slot);
+    }
+}
+
+/// Why a client gets no file.
+#[derive(Debug)]
+struct Refusal {
+    code: ErrorCode,
+    text: String,
+    /// The file's name, fit to be shown.
+    name: String,
+}
+
+impl Refusal {
+    fn new(filename: &str, code: ErrorCode, text: impl ToString) -> Self {
+        Self {
+            code,
+            text: text.to_string(),
+            name: text::shown(filename.as_bytes()),
         }
     }
 }
@@ -172,47 +246,56 @@ pub(crate) enum TftpAnswer<'a> {
     Ignore,
 }
 
+impl From<Refusal> for TftpAnswer<'_> {
+    fn from(Refusal { code, text, name }: Refusal) -> Self {
+        Self::Refuse { code, text, name }
+    }
+}
+
 /// Judges a datagram to the server's port.
 pub(crate) fn answer<'a>(datagram: &'a [u8], directory: &Directory) -> TftpAnswer<'a> {
-    let refuse = |code, text: &dyn ToString, name: &str| TftpAnswer::Refuse {
-        code,
-        text: text.to_string(),
-        name: text::shown(name.as_bytes()),
+    let Some(request) = requested(datagram) else {
+        return TftpAnswer::Ignore;
     };
+    let served = request.and_then(|request| {
+        let file = find(request.filename, directory)?;
+        Ok(TftpAnswer::Serve(request, file))
+    });
+    served.unwrap_or_else(TftpAnswer::from)
+}
+
+/// The read that a datagram asks for, or why it gets no file whatever there is. `None`: it gets no answer.
+fn requested(datagram: &[u8]) -> Option<Result<Request<'_>, Refusal>> {
     match Packet::parse(datagram) {
-        Ok(Packet::Wrq(request)) => refuse(
-            ErrorCode::ACCESS,
-            &"this server only reads",
-            request.filename,
-        ),
+        Ok(Packet::Wrq(request)) => {
+            let text = "this server only reads";
+            Some(Err(Refusal::new(request.filename, ErrorCode::ACCESS, text)))
+        }
         Ok(Packet::Rrq(request)) => {
             // Boot files are bytes: who asks for netascii gets them as they are, too.
-            if !["octet", "netascii"]
+            let is_known = ["octet", "netascii"]
                 .iter()
-                .any(|mode| request.mode.eq_ignore_ascii_case(mode))
-            {
-                return refuse(
-                    ErrorCode::ILLEGAL,
-                    &"the mode must be octet",
-                    request.filename,
-                );
-            }
-            match directory.find(request.filename) {
-                Ok(file) => TftpAnswer::Serve(request, file),
-                Err(error) => {
-                    let code = match error {
-                        OpenError::NotFound => ErrorCode::NOT_FOUND,
-                        OpenError::Outside | OpenError::Denied | OpenError::NotAFile => {
-                            ErrorCode::ACCESS
-                        }
-                        OpenError::Io(_) => ErrorCode::UNDEFINED,
-                    };
-                    refuse(code, &error, request.filename)
-                }
-            }
+                .any(|mode| request.mode.eq_ignore_ascii_case(mode));
+            let illegal = || {
+                let text = "the mode must be octet";
+                Refusal::new(request.filename, ErrorCode::ILLEGAL, text)
+            };
+            Some(is_known.then_some(request).ok_or_else(illegal))
         }
-        _ => TftpAnswer::Ignore,
+        _ => None,
     }
+}
+
+/// The file that a client named.
+fn find(filename: &str, directory: &Directory) -> Result<Content, Refusal> {
+    directory.find(filename).map_err(|error| {
+        let code = match error {
+            OpenError::NotFound => ErrorCode::NOT_FOUND,
+            OpenError::Outside | OpenError::Denied | OpenError::NotAFile => ErrorCode::ACCESS,
+            OpenError::Io(_) => ErrorCode::UNDEFINED,
+        };
+        Refusal::new(filename, code, error)
+    })
 }
 
 /// The terms of a transfer and the options that are acknowledged, from what was asked and what the path and the server take.
@@ -263,7 +346,18 @@ pub(crate) fn acknowledgement(granted: TransferOptions) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::event::Console;
-    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+
+    /// A server of what the folder holds.
+    fn bound(listen: SocketAddr, folder: &std::path::Path, events: Events) -> TftpServer {
+        let config = TftpConfig {
+            listen: listen.into(),
+            max_window: 8,
+            networks: None,
+        };
+        let directory = Arc::new(Directory::open(folder, None).unwrap());
+        TftpServer::bind(config, directory, events).unwrap()
+    }
 
     #[test]
     fn a_window_slides_over_sockets() {
@@ -402,7 +496,7 @@ mod tests {
         let serving = std::thread::spawn(move || server.run(&flag).unwrap());
         let clients = [Ipv4Addr::LOCALHOST, here].map(|ip| UdpSocket::bind((ip, 0)).unwrap());
         for client in &clients {
-            client.send_to(b"\0\x01nothing\0octet\0", address).unwrap();
+            client.send_to(b"\0\x02nothing\0octet\0", address).unwrap();
         }
         let [beyond, inside] = clients;
         inside
@@ -410,7 +504,7 @@ mod tests {
             .unwrap();
         let mut packet = [0; 100];
         inside.recv_from(&mut packet).unwrap();
-        // Requests are refused in the order in which they come.
+        // Writes are refused by the listener itself, in the order in which they come.
         beyond.set_nonblocking(true).unwrap();
         assert!(beyond.recv_from(&mut packet).is_err());
         stop.set();
@@ -448,6 +542,97 @@ mod tests {
         client.send_to(b"\0\x05\0\0enough\0", transfer).unwrap();
         while matches!(slots.claim(path.client, Instant::now()), Claim::Repeated) {
             std::thread::sleep(Duration::from_millis(5));
+        }
+        client.set_nonblocking(true).unwrap();
+        assert!(client.recv_from(&mut packet).is_err());
+    }
+
+    #[test]
+    fn a_file_is_looked_for_once_there_is_a_slot() {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let server = bound(listen, folder.path(), Events::default());
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let path = Path {
+            client: client.local_addr().unwrap(),
+            local: listen,
+        };
+        let (slots, stop) = (TransferSlots::default(), Stop::default());
+        let mut waiting = Waiting::default();
+        // All that the client's host may have.
+        let taken: Vec<_> = (1..1000u16)
+            .map_while(|port| {
+                let other = (Ipv4Addr::LOCALHOST, port).into();
+                match slots.claim(other, Instant::now()) {
+                    Claim::Granted(slot) => Some(slot),
+                    _ => None,
+                }
+            })
+            .collect();
+        let request = b"\0\x01nothing\0octet\0";
+        server.take(request, path, &slots, &mut waiting, &stop);
+        let mut packet = [0; 100];
+        client.set_nonblocking(true).unwrap();
+        assert!(client.recv_from(&mut packet).is_err(), "it has to wait");
+        client.set_nonblocking(false).unwrap();
+        drop(taken);
+        let (path, request) = waiting.next(&slots, Instant::now()).unwrap();
+        server.take(&request, path, &slots, &mut waiting, &stop);
+        let (length, peer) = client.recv_from(&mut packet).unwrap();
+        assert_eq!(peer, server.local_addr().unwrap());
+        assert_eq!(
+            &packet[..length],
+            b"\0\x05\0\x01there is no such file here\0"
+        );
+        // It may go on to the next file at once.
+        let next = slots.claim(path.client, Instant::now());
+        assert!(matches!(next, Claim::Granted(_)), "{next:?}");
+    }
+
+    /// A client takes no answer from another address than it has asked, so none is sent there: the first one here is no address of this
+    /// machine.
+    #[test]
+    fn a_refusal_leaves_from_the_address_that_was_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let events = Events::new(Console::Silent, Some(log.reopen().unwrap()));
+        let server = bound((Ipv6Addr::UNSPECIFIED, 0).into(), folder.path(), events);
+        let client = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let (slots, stop) = (TransferSlots::default(), Stop::default());
+        let elsewhere = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+        // The listener refuses the write, the thread of a transfer the read.
+        let requests = [b"\0\x02nothing\0octet\0", b"\0\x01nothing\0octet\0"];
+        let mut refused = 0;
+        for asked in [elsewhere, Ipv6Addr::LOCALHOST] {
+            let path = Path {
+                client: client.local_addr().unwrap(),
+                local: (asked, 0).into(),
+            };
+            for request in requests {
+                server.take(request, path, &slots, &mut Waiting::default(), &stop);
+                refused += 1;
+                // What is told has been sent before, or could not be.
+                let told = || std::fs::read_to_string(log.path()).unwrap();
+                let began = Instant::now();
+                while told().lines().count() < refused {
+                    assert!(began.elapsed() < Duration::from_secs(30), "{}", told());
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        }
+        let from = SocketAddr::from((Ipv6Addr::LOCALHOST, server.local_addr().unwrap().port()));
+        let mut packet = [0; 100];
+        for code in [ErrorCode::ACCESS, ErrorCode::NOT_FOUND] {
+            let (length, peer) = client.recv_from(&mut packet).unwrap();
+            let told = Packet::parse(&packet[..length]);
+            let is_it = matches!(told, Ok(Packet::Error { code: its, .. }) if its == code);
+            assert!(is_it && peer == from, "{peer}: {told:?}");
         }
         client.set_nonblocking(true).unwrap();
         assert!(client.recv_from(&mut packet).is_err());
