@@ -240,6 +240,7 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         let text = arguments::text(Monitor::Qemu, &socket.path, socket, MEMORY_MIB)?;
         println!("{text}");
     }
+    let _writer = events.start_writer().context("starting the log")?;
     run_to_its_end(card)
 }
 
@@ -255,6 +256,7 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
             socket.path.display()
         );
     }
+    let _writer = opened.events.start_writer().context("starting the log")?;
     run_to_its_end(card)
 }
 

@@ -85,7 +85,8 @@ pub struct ServeArgs {
     /// TCP port of the HTTP server
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     pub http_port: u16,
-    /// Answer TFTP requests from beyond the interface's networks, too. They are easily forged, to send the answers to somebody else
+    /// Answer TFTP, DHCP and DHCPv6 requests from beyond the interface's networks, too. They are easily forged, to send the answers to somebody
+    /// else
     #[arg(long)]
     pub anyone: bool,
     /// Largest TFTP window granted, in blocks
@@ -198,6 +199,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         folder.check()?;
     }
     say_what_is_served(&directory, &events);
+    // Once there are clients, no server waits for who reads the log. It is started here, so it is confined; it ends after the servers.
+    let _writer = events.start_writer().context("starting the log")?;
     let stop = Stop::default();
     let threads = start(
         &args, &interface, addresses, &directory, opened, &events, &stop,

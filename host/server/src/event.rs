@@ -3,17 +3,21 @@
 //! Much of it is said by clients. So a text holds no control character and is not long, and of each kind of event that clients can cause
 //! only so many are recorded in a time, of one client fewer than of all together; how many were not is told.
 
+mod writer;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::TrySendError;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+pub use self::writer::Writer;
+use self::writer::{Outputs, Queue};
 use crate::stop::Stop;
 
 /// Events of one kind: a thousand machines that are switched on together, each of which asks twice.
@@ -216,6 +220,13 @@ impl Event {
         self
     }
 
+    /// Tells who wants to know whether it was written.
+    fn note(&self, is_written: bool) {
+        if let Some(written) = &self.written {
+            written.0.store(is_written, Ordering::Relaxed);
+        }
+    }
+
     /// With texts that are safe to show.
     fn cleaned(mut self) -> Self {
         // What the server itself says may have several lines.
@@ -359,7 +370,7 @@ impl Budgets {
     }
 }
 
-/// Whether an event was written: what is told only once is told again if nobody could read it. Clones share it.
+/// Whether an event was written, or is to be by a [`Writer`]: what is told only once is told again if nobody could read it. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written(Arc<AtomicBool>);
 
@@ -370,13 +381,13 @@ impl Written {
     }
 }
 
-/// Where events go. Clones share the same outputs.
+/// Where events go. Clones share the same outputs, and the [`Writer`] if there is one.
 #[derive(Clone, Debug)]
 pub struct Events {
-    file: Option<Arc<Mutex<File>>>,
-    console: Console,
+    outputs: Arc<Outputs>,
     budgets: Arc<Mutex<Budgets>>,
-    zone: TimeZone,
+    /// Where events wait for the thread that writes them. As long as there is none, who records an event writes it.
+    queue: Arc<OnceLock<Queue>>,
 }
 
 impl Default for Events {
@@ -401,40 +412,40 @@ impl Events {
     /// Events to standard error as `console` says and, as JSON lines, to `file`.
     pub fn new(console: Console, file: Option<File>) -> Self {
         Self {
-            file: file.map(|file| Arc::new(Mutex::new(file))),
-            console,
+            outputs: Arc::new(Outputs::new(console, file)),
             budgets: Arc::default(),
-            // Read now: once confined, the server cannot.
-            zone: TimeZone::system(),
+            queue: Arc::default(),
         }
     }
 
-    /// Records an event, unless there are too many of its kind, or of its client. A failing output must not stop the server, so it is passed
-    /// over.
+    /// Records an event, unless there are too many of its kind, or of its client.
     pub fn record(&self, event: Event) {
         let event = event.cleaned();
-        if event.event != Kind::Server
-            && !self.may_record(event.event, &event.client, Instant::now())
-        {
+        let kind = event.event;
+        if kind != Kind::Server && !self.may_record(kind, &event.client, Instant::now()) {
             return;
         }
-        let json = serde_json::to_string(&event).unwrap_or_default() + "\n";
-        let to_file = self.file.as_ref().map(|file| {
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.write_all(json.as_bytes()).is_ok()
-        });
-        let line = match self.console {
-            Console::Silent => None,
-            Console::Human => Some(event.human(&self.zone)),
-            Console::Json => Some(json),
+        if !self.pass_on(event) {
+            self.leave_out(kind, 1);
+        }
+    }
+
+    /// Writes an event, or has it written. False if there is no room for it.
+    fn pass_on(&self, event: Event) -> bool {
+        let Some(queue) = self.queue.get() else {
+            self.outputs.write(&event);
+            return true;
         };
-        let to_console =
-            line.map(|line| std::io::stderr().lock().write_all(line.as_bytes()).is_ok());
-        let outputs = [to_file, to_console];
-        // Where there is none, nobody waits for it.
-        let is_written = outputs.contains(&Some(true)) || outputs == [None, None];
-        if let Some(written) = event.written {
-            written.0.store(is_written, Ordering::Relaxed);
+        // Before it is queued: then the thread may know better already.
+        event.note(true);
+        match queue.try_send(Some(event)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(event) | TrySendError::Disconnected(event)) => {
+                if let Some(event) = event {
+                    event.note(false);
+                }
+                false
+            }
         }
     }
 
@@ -443,14 +454,23 @@ impl Events {
         budgets.take(kind, client, now)
     }
 
+    /// Counts events that are not recorded.
+    fn leave_out(&self, kind: Kind, count: u64) {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        *budgets.left_out.entry(kind).or_default() += count;
+    }
+
     /// Tells, now and then and at the end, how many events were left out.
     pub(crate) fn tell_left_out(&self, stop: &Stop) {
         let mut told = Instant::now();
         loop {
             let ends = stop.is_set();
             if ends || told.elapsed() >= TELL_EVERY {
-                for (label, count) in self.left_out() {
-                    self.say(format!("{count} more of \"{label}\" are left out here"));
+                for (kind, count) in self.left_out() {
+                    // What there is no room for is told the next time.
+                    if !self.pass_on(left_out_line(kind, count)) {
+                        self.leave_out(kind, count);
+                    }
                 }
                 told = Instant::now();
             }
@@ -462,17 +482,21 @@ impl Events {
     }
 
     /// How many of each kind were not recorded since the last call.
-    fn left_out(&self) -> Vec<(&'static str, u64)> {
+    fn left_out(&self) -> BTreeMap<Kind, u64> {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let left_out = std::mem::take(&mut budgets.left_out);
-        let labels = left_out.iter().map(|(kind, count)| (kind.label(), *count));
-        labels.collect()
+        std::mem::take(&mut budgets.left_out)
     }
 
     /// Records words about the server itself, which no client can cause.
     pub fn say(&self, message: impl ToString) {
         self.record(Event::now(Kind::Server, "").message(message));
     }
+}
+
+/// Tells that so many of a kind were not recorded.
+fn left_out_line(kind: Kind, count: u64) -> Event {
+    let label = kind.label();
+    Event::now(Kind::Server, "").message(format!("{count} more of \"{label}\" are left out here"))
 }
 
 #[cfg(test)]
