@@ -83,6 +83,7 @@ fn dhcp(datagrams: &[&[u8]], proxy: bool) {
     let range = Ipv4Addr::new(10, 0, 0, 2)..=Ipv4Addr::new(10, 0, 0, 9);
     let mut responder = Responder::new(Answers {
         server: Ipv4Addr::new(10, 0, 0, 1),
+        own: Vec::new(),
         prefix: 24,
         range: (!proxy).then(|| range.clone()),
         router: Some(Ipv4Addr::new(10, 0, 0, 254)),
@@ -125,6 +126,7 @@ fn dhcpv6(datagrams: &[&[u8]], stateless: bool) {
     let mut responder = crate::dhcpv6::Responder::new(crate::dhcpv6::Answers {
         server_id: server_id.to_vec(),
         server: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+        own: Vec::new(),
         link_local: Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
         prefix: 64,
         range: (!stateless).then(|| range.clone()),

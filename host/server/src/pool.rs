@@ -54,10 +54,19 @@ pub(crate) type Client = Vec<u8>;
 pub(crate) struct Pool<A> {
     first: A,
     last: A,
-    server: A,
+    /// Those of the range that nobody is given.
+    excluded: BTreeSet<A>,
+    /// How many there are to give.
+    count: u128,
     lease_time: Duration,
     by_client: HashMap<Client, A>,
     by_address: HashMap<A, Holding>,
+    /// What is held, or was, of the addresses to give, by its end: a range that is full is not searched.
+    ends: BTreeSet<(Instant, A)>,
+    /// What of it is only offered.
+    offers: BTreeSet<(Instant, A)>,
+    #[cfg(test)]
+    searches: usize,
     /// Of which a lease has begun or ended since [`Pool::changed`].
     changed: BTreeSet<A>,
 }
@@ -80,15 +89,28 @@ enum Right {
 }
 
 impl<A: Address> Pool<A> {
-    pub(crate) fn new(range: RangeInclusive<A>, server: A, lease_time: Duration) -> Self {
+    /// The addresses of `range` but for those of `excluded`.
+    pub(crate) fn new(
+        range: RangeInclusive<A>,
+        excluded: impl IntoIterator<Item = A>,
+        lease_time: Duration,
+    ) -> Self {
+        let excluded = excluded.into_iter();
+        let excluded: BTreeSet<A> = excluded.filter(|one| range.contains(one)).collect();
         let (first, last) = range.into_inner();
+        let all = last.number().saturating_sub(first.number()) + 1;
         Self {
             first,
             last,
-            server,
+            count: all.saturating_sub(excluded.len() as u128),
+            excluded,
             lease_time,
             by_client: HashMap::new(),
             by_address: HashMap::new(),
+            ends: BTreeSet::new(),
+            offers: BTreeSet::new(),
+            #[cfg(test)]
+            searches: 0,
             changed: BTreeSet::new(),
         }
     }
@@ -119,10 +141,9 @@ impl<A: Address> Pool<A> {
     /// not take it. `None`: all are taken.
     pub(crate) fn offer(&mut self, client: &[u8], wish: Option<A>, now: Instant) -> Option<A> {
         let had = self.had_by(client);
-        let wishes = [had, wish].into_iter().flatten();
-        let free = wishes
-            .chain(self.in_order_for(client))
-            .find(|&address| self.is_free_for(address, client, now));
+        let mut wishes = [had, wish].into_iter().flatten();
+        let wished = wishes.find(|&address| self.is_free_for(address, client, now));
+        let free = wished.or_else(|| self.free_one(client, now));
         let address = free.or_else(|| self.not_taken(now))?;
         // A renewed discovery must not shorten a lease that runs.
         let held = self
@@ -134,13 +155,28 @@ impl<A: Address> Pool<A> {
         Some(address)
     }
 
+    /// An address that nobody ever had, the next from the client's own place on, else the one whose time has been over longest.
+    fn free_one(&mut self, client: &[u8], now: Instant) -> Option<A> {
+        if self.ends.len() as u128 >= self.count {
+            let (end, address) = self.ends.first()?;
+            return (*end <= now).then_some(*address);
+        }
+        #[cfg(test)]
+        {
+            self.searches += 1;
+        }
+        let is_new = |address: &A| {
+            let is_held = self.by_address.contains_key(address);
+            !is_held && !self.excluded.contains(address)
+        };
+        self.in_order_for(client).find(is_new)
+    }
+
     /// The address that was offered longest ago and not taken: one host that asks in many names does not shut out all others.
     fn not_taken(&self, now: Instant) -> Option<A> {
-        let offered = self.by_address.iter();
-        let offered = offered.filter(|(_, holding)| holding.right == Right::Offered);
-        let (address, first) = offered.min_by_key(|(_, holding)| holding.until)?;
+        let (end, address) = self.offers.first()?;
         let latest = now + OFFER_TIME.saturating_sub(LEAST_OFFER_TIME);
-        (first.until <= latest).then_some(*address)
+        (*end <= latest).then_some(*address)
     }
 
     /// Gives the client the address; false when it is not to be had.
@@ -172,11 +208,12 @@ impl<A: Address> Pool<A> {
 
     /// The client does not use its address any more. It is kept for the client as long as nobody else needs it.
     pub(crate) fn release(&mut self, client: &[u8], now: Instant) {
-        if let Some(address) = self.by_client.get(client)
-            && let Some(holding) = self.by_address.get_mut(address)
+        if let Some(&address) = self.by_client.get(client)
+            && let Some(holding) = self.let_go(address)
         {
-            holding.until = now;
-            self.changed.insert(*address);
+            let until = now;
+            self.put(address, Holding { until, ..holding });
+            self.changed.insert(address);
         }
     }
 
@@ -185,7 +222,7 @@ impl<A: Address> Pool<A> {
         if self.by_client.get(client) == Some(&address) {
             self.by_client.remove(client);
             let until = now + DECLINED_TIME;
-            self.by_address.insert(
+            self.put(
                 address,
                 Holding {
                     client: None,
@@ -203,7 +240,7 @@ impl<A: Address> Pool<A> {
         let held = held.filter(|held| held.until > now);
         let known = held.is_some_and(|held| held.client.as_deref() == Some(client));
         let leased = held.is_some_and(|held| held.right == Right::Leased);
-        if known || leased || !self.gives(address) {
+        if known || leased || !self.gives(address) || self.excluded.contains(&address) {
             return false;
         }
         self.keep(address, client, now + DECLINED_TIME, Right::InUse);
@@ -216,7 +253,7 @@ impl<A: Address> Pool<A> {
         if let Some(former) = self.by_client.insert(client.to_vec(), address)
             && former != address
         {
-            self.by_address.remove(&former);
+            self.let_go(former);
         }
     }
 
@@ -230,7 +267,7 @@ impl<A: Address> Pool<A> {
         if let Some(Holding {
             client: Some(former),
             ..
-        }) = self.by_address.insert(address, holding)
+        }) = self.put(address, holding)
             && former != *client
             && self.by_client.get(&former) == Some(&address)
         {
@@ -238,24 +275,45 @@ impl<A: Address> Pool<A> {
         }
     }
 
+    /// Notes who holds the address, in place of who did, which is returned.
+    fn put(&mut self, address: A, holding: Holding) -> Option<Holding> {
+        let former = self.let_go(address);
+        if !self.excluded.contains(&address) {
+            let end = (holding.until, address);
+            self.ends.insert(end);
+            if holding.right == Right::Offered {
+                self.offers.insert(end);
+            }
+        }
+        self.by_address.insert(address, holding);
+        former
+    }
+
+    /// Notes that nobody holds the address; returns who did.
+    fn let_go(&mut self, address: A) -> Option<Holding> {
+        let former = self.by_address.remove(&address)?;
+        let end = (former.until, address);
+        self.ends.remove(&end);
+        self.offers.remove(&end);
+        Some(former)
+    }
+
     fn is_free_for(&self, address: A, client: &[u8], now: Instant) -> bool {
-        let in_range = self.gives(address) && address != self.server;
+        let in_range = self.gives(address) && !self.excluded.contains(&address);
         in_range
             && self.by_address.get(&address).is_none_or(|holding| {
                 holding.client.as_deref() == Some(client) || holding.until <= now
             })
     }
 
-    /// All addresses, from the client's own place on, those that nobody ever had first.
+    /// All addresses of the range, from the client's own place on.
     fn in_order_for(&self, client: &[u8]) -> impl Iterator<Item = A> {
         let mut hasher = DefaultHasher::new();
         client.hash(&mut hasher);
         let (first, last) = (self.first.number(), self.last.number());
         let count = last.saturating_sub(first) + 1;
         let start = first + u128::from(hasher.finish()) % count;
-        let all = move || (start..=last).chain(first..start).map(A::from_number);
-        let never_held = all().filter(|address| !self.by_address.contains_key(address));
-        never_held.chain(all())
+        (start..=last).chain(first..start).map(A::from_number)
     }
 }
 
@@ -268,7 +326,7 @@ mod tests {
 
     fn pool() -> Pool<Ipv4Addr> {
         let range = Ipv4Addr::new(10, 0, 0, 10)..=Ipv4Addr::new(10, 0, 0, 13);
-        Pool::new(range, SERVER, Duration::from_secs(3600))
+        Pool::new(range, [SERVER], Duration::from_secs(3600))
     }
 
     fn client(n: u8) -> Client {
@@ -377,6 +435,61 @@ mod tests {
     }
 
     #[test]
+    fn a_full_range_is_not_searched() {
+        let now = Instant::now();
+        let mut pool = pool();
+        let leased = [1, 2, 3].map(|n| {
+            let address = pool.offer(&client(n), None, now).unwrap();
+            assert!(pool.lease(&client(n), address, now));
+            address
+        });
+        let searches = pool.searches;
+        for n in 4..=9 {
+            assert_eq!(pool.offer(&client(n), Some(SERVER), now), None);
+        }
+        for (n, address) in (1..=3).zip(leased) {
+            assert_eq!(pool.offer(&client(n), None, now), Some(address));
+        }
+        // What is free again is found all the same: what was given back,
+        pool.release(&client(1), now);
+        assert_eq!(pool.offer(&client(4), None, now), Some(leased[0]));
+        assert!(pool.lease(&client(4), leased[0], now));
+        // what was left alone for a while,
+        pool.decline(&client(2), leased[1], now);
+        let end = now + DECLINED_TIME;
+        let early = end - Duration::from_millis(1);
+        assert_eq!(pool.offer(&client(5), None, early), None);
+        assert_eq!(pool.offer(&client(5), None, end), Some(leased[1]));
+        // what was not taken,
+        assert_eq!(pool.offer(&client(6), None, end), None);
+        let then = end + LEAST_OFFER_TIME;
+        assert_eq!(pool.offer(&client(6), None, then), Some(leased[1]));
+        assert_eq!(pool.searches, searches);
+        // and what its client left for another.
+        let over = now + Duration::from_secs(3600);
+        assert!(pool.lease(&client(6), leased[2], over));
+        assert_eq!(pool.offer(&client(7), None, over), Some(leased[1]));
+        assert_eq!(pool.searches, searches + 1);
+    }
+
+    #[test]
+    fn what_is_excluded_is_given_to_nobody() {
+        let now = Instant::now();
+        let at = |last| Ipv4Addr::new(10, 0, 0, last);
+        let hour = Duration::from_secs(3600);
+        let excluded = [at(11), at(12), at(99)];
+        let mut pool = Pool::new(at(10)..=at(13), excluded, hour);
+        assert!(!pool.lease(&client(1), at(11), now));
+        assert!(!pool.occupy(at(11), &client(1), now));
+        // It was to be had once.
+        pool = pool.with(vec![(at(11), client(1), now + hour)]);
+        let mut offered = [1, 2].map(|n| pool.offer(&client(n), Some(at(11)), now).unwrap());
+        offered.sort();
+        assert_eq!(offered, [at(10), at(13)]);
+        assert_eq!(pool.offer(&client(3), None, now), None);
+    }
+
+    #[test]
     fn an_address_that_nobody_had_comes_before_one_whose_time_is_over() {
         let now = Instant::now();
         let later = now + Duration::from_secs(4000);
@@ -477,7 +590,7 @@ mod tests {
     fn a_range_may_lie_anywhere_among_ipv6_addresses() {
         let now = Instant::now();
         let at = |last| Ipv6Addr::new(0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, last);
-        let mut pool = Pool::new(at(0xfffe)..=at(0xffff), at(1), Duration::from_secs(60));
+        let mut pool = Pool::new(at(0xfffe)..=at(0xffff), [at(1)], Duration::from_secs(60));
         let first = pool.offer(&[1], None, now).unwrap();
         let second = pool.offer(&[2], None, now).unwrap();
         assert_ne!(first, second);
@@ -498,7 +611,10 @@ mod tests {
             for (who, what, last, seconds) in steps {
                 let wish = Ipv4Addr::new(10, 0, 0, 8 + last);
                 match what {
-                    0 => { pool.offer(&client(who), Some(wish), now); }
+                    0 => if pool.offer(&client(who), Some(wish), now).is_none() {
+                        let mut all = (10..=13).map(|last| Ipv4Addr::new(10, 0, 0, last));
+                        prop_assert!(!all.any(|address| pool.is_free_for(address, b"a stranger", now)));
+                    },
                     1 => if pool.lease(&client(who), wish, now) {
                         prop_assert_ne!(wish, SERVER);
                         if let Some((other, until)) = held.get(&wish) { prop_assert!(*other == who || *until <= now); }
@@ -510,6 +626,8 @@ mod tests {
                     _ => now += Duration::from_secs(seconds),
                 }
                 prop_assert!(pool.by_address.len() <= 4 && pool.by_client.len() <= 4);
+                let ends: BTreeSet<_> = pool.by_address.iter().map(|(address, held)| (held.until, *address)).collect();
+                prop_assert_eq!(&pool.ends, &ends);
             }
         }
     }

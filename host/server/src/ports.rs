@@ -1,13 +1,19 @@
 //! The UDP ports of a DHCP server of either IP version, and questions to somebody else's.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::interface::Networks;
 use crate::stop::Stop;
+
+/// Why a message of somebody beyond the server's networks is not answered.
+pub(crate) const BEYOND: &str =
+    "it comes from beyond this server's networks, where it is easily forged (--anyone answers it)";
 
 /// Which port a message came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +30,8 @@ pub(crate) struct Ports {
     pub(crate) server: UdpSocket,
     /// For a server beside somebody else's.
     pub(crate) pxe: Option<UdpSocket>,
+    /// Whose messages are answered; `None`: anyone's.
+    pub(crate) networks: Option<Networks>,
 }
 
 impl Ports {
@@ -32,6 +40,16 @@ impl Ports {
             (Port::Pxe, Some(pxe)) => pxe,
             _ => &self.server,
         }
+    }
+
+    /// Whether who sends from `source` is answered: a machine of the server's networks, or one that has no address of them yet.
+    pub(crate) fn answers(&self, source: IpAddr) -> bool {
+        let has_none = match source {
+            IpAddr::V4(source) => source.is_unspecified(),
+            IpAddr::V6(source) => source.is_unicast_link_local(),
+        };
+        let networks = self.networks.as_ref();
+        has_none || networks.is_none_or(|networks| networks.contain(source))
     }
 
     /// Gives each datagram and its source to `take`, until told to stop. `turn` comes before each wait, and says how long that may be.
@@ -99,6 +117,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two questions.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
+/// A transaction id that nobody foretells.
+///
+/// # Errors
+/// When the system gives no random numbers.
+pub(crate) fn random_id() -> io::Result<u32> {
+    let mut id = [0; 4];
+    getrandom(&mut id, GetRandomFlags::empty())?;
+    Ok(u32::from_ne_bytes(id))
+}
+
 /// Asks `servers`, again and again, until `answer` takes a datagram for one; `None` when nothing comes.
 ///
 /// # Errors
@@ -142,6 +170,36 @@ mod tests {
         AddrNotAvailable, BrokenPipe, ConnectionRefused, Interrupted, NetworkDown,
         PermissionDenied, WouldBlock,
     };
+
+    #[test]
+    fn who_is_beyond_the_networks_is_not_answered() {
+        let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let here = [("10.0.0.1", 24), ("fd00::1", 64)];
+        let here = here.map(|(address, prefix)| (address.parse().unwrap(), prefix));
+        let mut ports = Ports {
+            server: socket(),
+            pxe: None,
+            networks: Some(here.to_vec().into()),
+        };
+        let cases = [
+            ("10.0.0.9", true),
+            ("0.0.0.0", true),
+            ("10.0.1.9", false),
+            ("198.51.100.9", false),
+            ("fd00::9", true),
+            ("fe80::9", true),
+            ("::", false),
+            ("2001:db8::9", false),
+        ];
+        for (source, answered) in cases {
+            let source = source.parse().unwrap();
+            assert_eq!(ports.answers(source), answered, "{source}");
+        }
+        ports.networks = None;
+        for (source, _) in cases {
+            assert!(ports.answers(source.parse().unwrap()), "{source}");
+        }
+    }
 
     #[test]
     fn an_error_that_passes_ends_no_server() {

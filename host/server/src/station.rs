@@ -198,6 +198,7 @@ impl Station {
         let answers6 = dhcpv6::Answers {
             server_id: duid::from_mac(MAC).to_vec(),
             server: address6,
+            own: Vec::new(),
             link_local: Some(LINK_LOCAL),
             prefix: PREFIX_IPV6,
             range: range_of(address6, PREFIX_IPV6),
@@ -216,6 +217,7 @@ impl Station {
         };
         let answers = Answers {
             server: address,
+            own: Vec::new(),
             prefix: PREFIX,
             range: Some(host(128)..=host(254)),
             router: None,

@@ -120,7 +120,7 @@ pub(super) fn open(
             let config = TftpConfig {
                 listen,
                 max_window: args.max_window,
-                networks: (!args.anyone).then(|| interface.networks()),
+                networks: answered(args, interface),
             };
             let bound = TftpServer::bind(config, directory.clone(), events.clone());
             let server =
@@ -255,6 +255,11 @@ pub(super) fn start(
     Ok(threads.started)
 }
 
+/// Whose requests are answered by UDP; `None`: anyone's.
+fn answered(args: &ServeArgs, interface: &Interface) -> Option<Networks> {
+    (!args.anyone).then(|| interface.networks())
+}
+
 /// The addresses to give.
 struct Ranges {
     ipv4: Option<RangeInclusive<Ipv4Addr>>,
@@ -339,7 +344,7 @@ fn dhcpv6(
     range: Option<RangeInclusive<Ipv6Addr>>,
     threads: &mut Threads<'_>,
 ) -> anyhow::Result<()> {
-    let bound = DhcpV6Sockets::bind(interface, range.is_none());
+    let bound = DhcpV6Sockets::bind(interface, range.is_none(), answered(args, interface));
     let sockets = bound.map_err(|error| bind_error(error, "UDP", 547, "DHCPv6", "--no-ipv6"))?;
     if let Some(range) = &range {
         threads.events.say(format!(
@@ -353,6 +358,7 @@ fn dhcpv6(
     let answers = dhcpv6::Answers {
         server_id: duid::from_mac(interface.mac.unwrap_or_default()).to_vec(),
         server,
+        own: ipv6_own(interface),
         link_local: interface.link_local(),
         prefix,
         range,
@@ -371,13 +377,19 @@ fn dhcpv6(
         )?;
     }
     let leases = threads.leases.clone();
-    let kept = leases.as_ref().map(|leases| leases.of(ipv6_of));
+    let longest = dhcpv6::LEASE_TIME;
+    let kept = leases.as_ref().map(|leases| leases.of(ipv6_of, longest));
     let responder = dhcpv6::Responder::new(answers)
         .with(kept.unwrap_or_default())
         .unless(others);
     let server = DhcpV6Server::new(sockets, responder, leases, threads.events.clone());
     threads.start("DHCPv6", Box::new(move |stop| server.run(stop)))?;
     Ok(())
+}
+
+fn ipv6_own(interface: &Interface) -> Vec<Ipv6Addr> {
+    let own = interface.ipv6_addresses.iter();
+    own.map(|(address, _)| *address).collect()
 }
 
 fn ipv6_dns(args: &ServeArgs) -> Vec<Ipv6Addr> {
@@ -402,7 +414,13 @@ fn dhcp(
         .clone()
         .zip(arp_socket)
         .and_then(|(range, socket)| arp(socket, interface, range, threads));
-    let bound = DhcpSockets::bind(interface, range.is_none(), link, arp);
+    let bound = DhcpSockets::bind(
+        interface,
+        range.is_none(),
+        answered(args, interface),
+        link,
+        arp,
+    );
     let sockets = bound.map_err(|error| bind_error(error, "UDP", 67, "DHCP", "--no-dhcp"))?;
     if let Some(range) = &range {
         threads.events.say(format!(
@@ -416,8 +434,11 @@ fn dhcp(
         threads.look_out("DHCP", &others, interface, dhcp::another_gives_addresses)?;
     }
     let leases = threads.leases.clone();
-    let kept = leases.as_ref().map(|leases| leases.of(ipv4_of));
-    let responder = dhcp::Responder::new(answers(args, threads.directory.clone(), network, range))
+    let longest = dhcp::LEASE_TIME;
+    let kept = leases.as_ref().map(|leases| leases.of(ipv4_of, longest));
+    let directory = threads.directory.clone();
+    let answers = answers(args, directory, interface, network, range);
+    let responder = dhcp::Responder::new(answers)
         .with(kept.unwrap_or_default())
         .unless(others);
     let server = DhcpServer::new(
@@ -453,7 +474,7 @@ fn leases_path(args: &ServeArgs, interface: &Interface) -> anyhow::Result<PathBu
     std::path::absolute(&path).with_context(|| format!("--leases {}", path.display()))
 }
 
-/// The leases of earlier runs; those of this one are kept if the file can be written.
+/// The leases of earlier runs; those of this one are kept once the file can be written.
 fn leases(path: &Path, known: Leases, events: &Events) -> Leases {
     let opened = Leases::open(path, events);
     opened.unwrap_or_else(|error| {
@@ -507,13 +528,16 @@ pub(super) fn http(args: &ServeArgs, host: &str) -> String {
 fn answers(
     args: &ServeArgs,
     directory: Arc<Directory>,
+    interface: &Interface,
     network: (Ipv4Addr, u8),
     range: Option<RangeInclusive<Ipv4Addr>>,
 ) -> dhcp::Answers {
     let (address, prefix) = network;
+    let own = interface.addresses.iter().map(|(address, _)| *address);
     let dns = args.dns.iter().copied().filter_map(ipv4_of);
     dhcp::Answers {
         server: address,
+        own: own.collect(),
         prefix,
         range,
         router: args.router,

@@ -4,7 +4,7 @@ mod responder;
 mod server_probe;
 mod socket;
 
-pub(crate) use responder::hardware_address;
 pub use responder::{Answers, Destination, Reply, Responder};
+pub(crate) use responder::{LEASE_TIME, hardware_address};
 pub use server_probe::another_gives_addresses;
 pub use socket::{DhcpServer, DhcpSockets};

@@ -2,6 +2,7 @@
 //!
 //! What a client boots is `boot`'s choice: a URL for wireboot, iPXE and HTTP Boot, else the name of a file that comes by TFTP from siaddr.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::pool::{Client, Pool};
 use crate::ports::Port;
 
 /// How long a client may use its address before it asks again.
-const LEASE_TIME: Duration = Duration::from_secs(3600);
+pub(crate) const LEASE_TIME: Duration = Duration::from_secs(3600);
 /// The hardware type (RFC 1700).
 const ETHERNET: u8 = 1;
 /// Bytes of the `file` field, its NUL included.
@@ -34,6 +35,8 @@ const FILE_FIELD: usize = 128;
 pub struct Answers {
     /// Address of this server.
     pub server: Ipv4Addr,
+    /// Other addresses of this machine, which no client is given.
+    pub own: Vec<Ipv4Addr>,
     /// Bits of the network's prefix.
     pub prefix: u8,
     /// Addresses to give; `None` for a proxyDHCP server, which gives none.
@@ -90,7 +93,7 @@ impl Responder {
         let pool = answers
             .range
             .clone()
-            .map(|range| Pool::new(range, answers.server, LEASE_TIME));
+            .map(|range| Pool::new(range, excluded(&answers), LEASE_TIME));
         Self {
             answers,
             pool,
@@ -140,14 +143,6 @@ impl Responder {
         else {
             return (None, Vec::new());
         };
-        if self.others.found() {
-            self.pool = None;
-        }
-        let (boot, untold) = self.boot(&request, now);
-        if self.pool.is_none() && boot == Boot::Nothing {
-            return (None, Vec::new());
-        }
-        let mut events = Vec::new();
         let arrived = match kind {
             MessageType::Discover => Some(Kind::DhcpDiscover),
             MessageType::Request => Some(Kind::DhcpRequest),
@@ -157,9 +152,17 @@ impl Responder {
             MessageType::Offer | MessageType::Ack | MessageType::Nak => None,
         };
         let Some(arrived) = arrived else {
-            return (None, events);
+            return (None, Vec::new());
         };
-        events.push(Event::now(arrived, client_name(&request)).message(describe(&request)));
+        if self.others.found() {
+            self.pool = None;
+        }
+        let (boot, untold) = self.boot(&request, now);
+        if self.pool.is_none() && boot == Boot::Nothing {
+            return (None, Vec::new());
+        }
+        let arrived = Event::now(arrived, client_name(&request));
+        let mut events = vec![arrived.message(describe(&request))];
         if let Some(untold) = untold {
             let event = Event::now(Kind::DhcpIgnored, client_name(&request));
             events.push(untold.told_by(event));
@@ -366,6 +369,17 @@ impl Responder {
     }
 }
 
+/// What no client is given, even of the range: the addresses of machines that do not ask here, and those that no machine has.
+fn excluded(answers: &Answers) -> BTreeSet<Ipv4Addr> {
+    let (server, mask) = (u32::from(answers.server), mask(answers.prefix));
+    // The network's and the broadcast address. RFC 3021: a network of two addresses has neither.
+    let no_machine = (answers.prefix < 31).then_some([server & mask, server | !mask]);
+    let no_machine = no_machine.into_iter().flatten().map(Ipv4Addr::from);
+    let others = answers.own.iter().chain(&answers.dns).copied();
+    let named = [answers.server].into_iter().chain(answers.router);
+    named.chain(others).chain(no_machine).collect()
+}
+
 fn mask(prefix: u8) -> u32 {
     u32::MAX
         .checked_shl(32 - u32::from(prefix.min(32)))
@@ -467,6 +481,7 @@ mod tests {
     fn answers(proxy: bool) -> Answers {
         Answers {
             server: SERVER,
+            own: vec![],
             prefix: 24,
             range: (!proxy).then(|| Ipv4Addr::new(10, 0, 0, 100)..=Ipv4Addr::new(10, 0, 0, 199)),
             router: None,
@@ -850,6 +865,51 @@ mod tests {
         let answer = ask(&mut responder, &request);
         assert_eq!(answer.message_type(), Some(MessageType::Nak));
         assert_ne!(ask(&mut responder, &discover).yiaddr, offered);
+    }
+
+    /// The addresses that machines are offered, one each.
+    fn offered(answers: Answers) -> Vec<Ipv4Addr> {
+        let mut responder = Responder::new(answers);
+        let offers = (0..9).filter_map(|mac| {
+            let discover = Message::request(MessageType::Discover, 1, [2, 0, 0, 0, 0, mac]);
+            ask(&mut responder, &discover)
+        });
+        let mut offered: Vec<_> = offers.map(|offer| offer.message.yiaddr).collect();
+        offered.sort();
+        offered
+    }
+
+    #[test]
+    fn what_others_have_or_nobody_can_have_is_offered_to_nobody() {
+        let at = |last| Ipv4Addr::new(10, 0, 0, last);
+        let two = |first| Answers {
+            range: Some(at(first)..=at(first + 1)),
+            ..answers(false)
+        };
+        assert_eq!(offered(two(100)), [at(100), at(101)]);
+        let own = Answers {
+            own: vec![SERVER, at(100)],
+            ..two(100)
+        };
+        assert_eq!(offered(own), [at(101)]);
+        let router = Answers {
+            router: Some(at(101)),
+            ..two(100)
+        };
+        assert_eq!(offered(router), [at(100)]);
+        let dns = Answers {
+            dns: vec![at(100), at(53)],
+            ..two(100)
+        };
+        assert_eq!(offered(dns), [at(101)]);
+        assert_eq!(offered(two(254)), [at(254)], "the broadcast address");
+        let none = offered(two(0));
+        assert!(none.is_empty(), "the network's and the server's: {none:?}");
+        let of_two = Answers {
+            prefix: 31,
+            ..two(0)
+        };
+        assert_eq!(offered(of_two), [at(0)], "the broadcast address of none");
     }
 
     #[test]

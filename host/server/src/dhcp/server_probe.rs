@@ -2,13 +2,12 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use wireboot_wire::dhcp::{CLIENT_PORT, Message, MessageType, Operation, SERVER_PORT, option};
 
 use super::socket::bound;
 use crate::interface::Interface;
-use crate::ports::ask;
+use crate::ports::{ask, random_id};
 
 const BROADCAST_FLAG: u16 = 0x8000;
 
@@ -20,10 +19,7 @@ pub fn another_gives_addresses(interface: &Interface) -> io::Result<Option<Ipv4A
     // A DHCP client on this machine may hold the port; broadcasts reach both.
     let socket = bound(interface, CLIENT_PORT, true)?;
     let mac = interface.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
-    let clock = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let mut discover = Message::request(MessageType::Discover, clock.subsec_nanos(), mac);
+    let mut discover = Message::request(MessageType::Discover, random_id()?, mac);
     discover.flags = BROADCAST_FLAG;
     let servers = (Ipv4Addr::BROADCAST, SERVER_PORT).into();
     ask(&socket, servers, &discover.emit(), |datagram, source| {
@@ -40,6 +36,7 @@ pub fn another_gives_addresses(interface: &Interface) -> io::Result<Option<Ipv4A
 fn offers(reply: &Message, discover: &Message) -> bool {
     reply.operation == Operation::Reply
         && reply.xid == discover.xid
+        && reply.chaddr == discover.chaddr
         && reply.message_type() == Some(MessageType::Offer)
         && !reply.yiaddr.is_unspecified()
 }
@@ -54,9 +51,10 @@ mod tests {
         let mut offer = Message::reply(MessageType::Offer, &discover);
         offer.yiaddr = Ipv4Addr::new(10, 0, 0, 9);
         assert!(offers(&offer, &discover));
-        let changes: [fn(&mut Message); 4] = [
+        let changes: [fn(&mut Message); 5] = [
             |offer| offer.operation = Operation::Request,
             |offer| offer.xid = 8,
+            |offer| offer.chaddr = vec![2, 0, 0, 0, 0, 2],
             |offer| offer.options.set(option::MESSAGE_TYPE, [5]),
             // A proxy's.
             |offer| offer.yiaddr = Ipv4Addr::UNSPECIFIED,

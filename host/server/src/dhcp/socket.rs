@@ -11,10 +11,10 @@ use wireboot_wire::dhcp::{CLIENT_PORT, MessageType, PXE_PORT, SERVER_PORT};
 use super::responder::{Destination, Reply, Responder, hardware_address};
 use crate::arp_probe::Arp;
 use crate::event::{Event, Events, Kind};
-use crate::interface::Interface;
+use crate::interface::{Interface, Networks};
 use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
-use crate::ports::{Port, Ports, pxe_port};
+use crate::ports::{BEYOND, Port, Ports, pxe_port};
 use crate::stop::Stop;
 
 /// The sockets, bound to one interface.
@@ -29,12 +29,14 @@ pub struct DhcpSockets {
 
 impl DhcpSockets {
     /// Binds port 67, and 4011 for when it gives no addresses. A proxy shares port 67 with a DHCP server on the same machine that allows it.
+    /// Machines of `networks` are answered, and those that have no address; `None`: anyone.
     ///
     /// # Errors
     /// When a port is in use or needs a permission that is not there.
     pub(crate) fn bind(
         interface: &Interface,
         proxy: bool,
+        networks: Option<Networks>,
         link: Option<LinkSocket>,
         arp: Option<Arp>,
     ) -> io::Result<Self> {
@@ -42,6 +44,7 @@ impl DhcpSockets {
             ports: Ports {
                 server: bound(interface, SERVER_PORT, proxy)?,
                 pxe: pxe_port(proxy, || bound(interface, PXE_PORT, true))?,
+                networks,
             },
             link,
             arp,
@@ -130,6 +133,11 @@ impl DhcpServer {
                 };
                 if *source.ip() == self.server {
                     // This server's own question for others.
+                    return;
+                }
+                if !sockets.ports.answers((*source.ip()).into()) {
+                    let event = Event::now(Kind::DhcpIgnored, source.ip());
+                    self.events.record(event.message(BEYOND));
                     return;
                 }
                 let now = Instant::now();

@@ -4,7 +4,7 @@ mod responder;
 mod server_probe;
 mod socket;
 
-pub(crate) use responder::range_of;
 pub use responder::{Answers, Responder};
+pub(crate) use responder::{LEASE_TIME, range_of};
 pub use server_probe::another_gives_addresses;
 pub use socket::{DhcpV6Server, DhcpV6Sockets};

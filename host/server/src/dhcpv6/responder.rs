@@ -5,6 +5,7 @@
 //! With addresses to give, it is a DHCPv6 server. Without, it answers Information-requests and, for clients that boot, as PXE's
 //! proxy: an Advertise that holds a boot file and no address, and a Reply to who asks at port 4011.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::pool::{self, Pool};
 use crate::ports::Port;
 
 /// How long a client may use its address.
-const LEASE_TIME: Duration = Duration::from_secs(3600);
+pub(crate) const LEASE_TIME: Duration = Duration::from_secs(3600);
 /// When it asks its server for more (half of it), and any server (four fifths): RFC 8415 section 21.4.
 const T1: u32 = 1800;
 const T2: u32 = 2880;
@@ -44,6 +45,8 @@ pub struct Answers {
     pub server_id: Vec<u8>,
     /// Address of this server, as it stands in URLs.
     pub server: Ipv6Addr,
+    /// Other addresses of this machine, which no client is given.
+    pub own: Vec<Ipv6Addr>,
     /// Link-local address of this server.
     pub link_local: Option<Ipv6Addr>,
     /// Bits of the network's prefix.
@@ -84,7 +87,7 @@ impl Responder {
         let pool = answers
             .range
             .clone()
-            .map(|range| Pool::new(range, answers.server, LEASE_TIME));
+            .map(|range| Pool::new(range, excluded(&answers), LEASE_TIME));
         Self {
             answers,
             pool,
@@ -125,7 +128,7 @@ impl Responder {
             self.pool = None;
         }
         if !self.is_for_me(&request) {
-            if request.kind == MessageType::Request {
+            if request.kind == MessageType::Request && request.options.server_id().is_some() {
                 self.others.named();
             }
             return (None, Vec::new());
@@ -377,6 +380,12 @@ impl Responder {
             .unwrap_or(0);
         u128::from(address) | host_bits == u128::from(self.answers.server) | host_bits
     }
+}
+
+/// The addresses of machines that do not ask here: no client is given them, even if they are of the range.
+fn excluded(answers: &Answers) -> BTreeSet<Ipv6Addr> {
+    let others = answers.own.iter().chain(&answers.dns).copied();
+    [answers.server].into_iter().chain(others).collect()
 }
 
 /// What an association gets.

@@ -11,9 +11,9 @@ use wireboot_wire::dhcpv6::{ALL_SERVERS, CLIENT_PORT, SERVER_PORT};
 
 use super::responder::Responder;
 use crate::event::{Event, Events, Kind};
-use crate::interface::Interface;
+use crate::interface::{Interface, Networks};
 use crate::leases::Leases;
-use crate::ports::{Port, Ports, pxe_port};
+use crate::ports::{BEYOND, Port, Ports, pxe_port};
 use crate::stop::Stop;
 
 /// When an answer of port 4011 is sent again. Stock firmware asks there once, for all that it waits 3 s, and begins to listen after it has
@@ -27,7 +27,9 @@ const MOST_AGAIN: usize = 512;
 struct Repetitions(Vec<(Instant, Vec<u8>, SocketAddrV6)>);
 
 impl Repetitions {
+    /// A client's last answer alone is repeated.
     fn add(&mut self, now: Instant, answer: &[u8], client: SocketAddrV6) {
+        self.0.retain(|(.., other)| other.ip() != client.ip());
         if self.0.len() + AGAIN.len() <= MOST_AGAIN {
             let later = AGAIN.iter().map(|after| now + *after);
             self.0.extend(later.map(|at| (at, answer.to_vec(), client)));
@@ -55,17 +57,23 @@ impl Repetitions {
 pub struct DhcpV6Sockets(Ports);
 
 impl DhcpV6Sockets {
-    /// Binds port 547, and 4011 for when it gives no addresses.
+    /// Binds port 547, and 4011 for when it gives no addresses. Machines of `networks` are answered, and those with a link-local address;
+    /// `None`: anyone.
     ///
     /// # Errors
     /// When a port is in use or needs a permission that is not there.
-    pub fn bind(interface: &Interface, proxy: bool) -> io::Result<Self> {
+    pub fn bind(
+        interface: &Interface,
+        proxy: bool,
+        networks: Option<Networks>,
+    ) -> io::Result<Self> {
         // Bound to the group: a server must not answer what was sent to it alone (RFC 8415 section 16). Others may have their own.
         let server = bound(interface, ALL_SERVERS, SERVER_PORT)?;
         server.join_multicast_v6(&ALL_SERVERS, interface.index)?;
         Ok(Self(Ports {
             server,
             pxe: pxe_port(proxy, || bound(interface, Ipv6Addr::UNSPECIFIED, PXE_PORT))?,
+            networks,
         }))
     }
 }
@@ -124,6 +132,11 @@ impl DhcpV6Server {
             let SocketAddr::V6(source) = source else {
                 return;
             };
+            if !ports.answers((*source.ip()).into()) {
+                let event = Event::now(Kind::Dhcpv6Ignored, source.ip());
+                self.events.record(event.message(BEYOND));
+                return;
+            }
             let now = Instant::now();
             let (reply, events) = responder.answer(datagram, source, port, now);
             let mut client = source;
@@ -173,8 +186,15 @@ mod tests {
         let at = now + second;
         assert_eq!(repetitions.due(at), [(at, b"answer".to_vec(), client)]);
         assert_eq!(repetitions.wait(at), None);
-        for _ in 0..MOST_AGAIN {
-            repetitions.add(now, b"answer", client);
+        // A client's last answer alone.
+        repetitions.add(now, b"answer", client);
+        repetitions.add(now, b"another", client);
+        let again = (now + first, b"another".to_vec(), client);
+        assert_eq!(repetitions.due(now + first), [again]);
+        assert_eq!(repetitions.due(at).len(), 1);
+        for n in 0..MOST_AGAIN {
+            let address = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n as u16);
+            repetitions.add(now, b"answer", SocketAddrV6::new(address, 4011, 0, 0));
         }
         assert_eq!(repetitions.due(at).len(), MOST_AGAIN);
     }

@@ -40,6 +40,7 @@ fn answers() -> Answers {
     Answers {
         server_id: SERVER_ID.to_vec(),
         server: SERVER,
+        own: vec![],
         link_local: Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
         prefix: 64,
         range: Some(host(0x1000)..=host(0x1003)),
@@ -286,6 +287,44 @@ fn without_a_free_address_the_association_says_so() {
         let parsed = Message::parse(&reply).unwrap();
         assert_eq!(parsed.options.ia_na().next().unwrap().t1, 0);
     }
+}
+
+/// The addresses that clients are offered, one each.
+fn offered(answers: Answers) -> Vec<Ipv6Addr> {
+    let mut responder = Responder::new(answers);
+    let mut offered = Vec::new();
+    for client in 0..4 {
+        let solicit = from(client, MessageType::Solicit, |out| ia(out, &[]));
+        let advertise = ask(&mut responder, &solicit).unwrap();
+        let (addresses, _) = association_of(&advertise);
+        offered.extend(addresses.into_iter().map(|(address, _)| address));
+    }
+    offered.sort();
+    offered
+}
+
+#[test]
+fn what_others_have_is_offered_to_nobody() {
+    let two = || Answers {
+        range: Some(host(0x1000)..=host(0x1001)),
+        ..answers()
+    };
+    assert_eq!(offered(two()), [host(0x1000), host(0x1001)]);
+    let own = Answers {
+        own: vec![SERVER, host(0x1000)],
+        ..two()
+    };
+    assert_eq!(offered(own), [host(0x1001)]);
+    let dns = Answers {
+        dns: vec![host(0x53), host(0x1001)],
+        ..two()
+    };
+    assert_eq!(offered(dns), [host(0x1000)]);
+    let server = Answers {
+        server: host(0x1001),
+        ..two()
+    };
+    assert_eq!(offered(server), [host(0x1000)]);
 }
 
 /// Sections 18.3.4 and 18.3.5.
