@@ -4,6 +4,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+/// Why a name has no address.
+#[derive(Clone, Debug)]
+pub struct Unresolved {
+    /// What went wrong and what to do, in words for the user.
+    pub reason: String,
+    /// The name servers do not answer, or fail: they may know later.
+    pub passing: bool,
+}
+
 /// Finds the addresses of host names.
 #[expect(
     async_fn_in_trait,
@@ -13,6 +22,6 @@ pub trait Resolve {
     /// The addresses of `host`, best first.
     ///
     /// # Errors
-    /// What went wrong and what to do, in words for the user. Retries are over by then.
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String>;
+    /// [`Unresolved`]. Retries are over by then.
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Unresolved>;
 }

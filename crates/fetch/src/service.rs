@@ -9,14 +9,14 @@ use mailbox_taker::MailboxTaker;
 
 use crate::dhcp::{DhcpRequest, Lease};
 use crate::dhcpv6::Lease6;
-use crate::dns;
+use crate::dns::{self, DnsError};
 use crate::error::FetchError;
 use crate::http::{self, Connections};
 use crate::leases::{self, Leases, News};
 use crate::outbox::Outbox;
 use crate::pace::{Floor, Limits};
 use crate::race;
-use crate::resolve::Resolve;
+use crate::resolve::{Resolve, Unresolved};
 use crate::socket::Socket;
 use crate::team::{Leader, Workers};
 use crate::tftp;
@@ -607,25 +607,28 @@ impl ServiceState {
             Host::Name(name) => self
                 .resolve(name)
                 .await
-                .map_err(|reason| FetchError::Unresolved {
+                .map_err(|error| FetchError::Unresolved {
                     url: url.clone(),
-                    reason,
+                    reason: error.reason,
                 }),
         }
     }
 }
 
 impl Resolve for &ServiceState {
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Unresolved> {
         (**self).resolve(host).await
     }
 }
 
 impl ServiceState {
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Unresolved> {
         let leases = self.leases.borrow().clone();
         let found = dns::resolve_by(&self.stack, &leases, host).await;
-        found.map_err(|error| error.to_string())
+        found.map_err(|error| Unresolved {
+            reason: error.to_string(),
+            passing: matches!(error, DnsError::NoAnswer { .. } | DnsError::Failed { .. }),
+        })
     }
 }
 

@@ -191,7 +191,7 @@ impl<'a, D: Destination> Body<'a, D> {
     }
 
     /// Discards what was received. The next request asks for the file from its start.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.discard();
         self.total = None;
         self.validator = None;
@@ -199,22 +199,22 @@ impl<'a, D: Destination> Body<'a, D> {
 
     /// After a partial response that should bring the bytes up to `end`.
     pub(super) fn check_end(&mut self, end: u64) -> Result<(), Problem> {
-        if let Some(split) = &self.split {
-            let whole = self.filled >= split.front.end() as u64;
-            return if whole {
-                Ok(())
-            } else {
-                Err(self.ended_early())
-            };
-        }
-        if self.filled != end {
+        if self.split.is_none() && self.filled != end {
             self.forget();
             return Err(Problem::Range);
         }
-        match self.total {
-            Some(total) if end < total => Err(self.ended_early()),
-            _ => Ok(()),
+        // Where the size is not known, the server has to say that there is no more.
+        if self.is_at_front() || self.total == Some(self.filled) {
+            Ok(())
+        } else {
+            Err(self.ended_early())
         }
+    }
+
+    /// Whether the first connection has come to the end of its part of a split file.
+    fn is_at_front(&self) -> bool {
+        let split = self.split.as_ref();
+        split.is_some_and(|split| self.filled >= split.front.end() as u64)
     }
 
     fn ended_early(&self) -> Problem {
@@ -263,9 +263,7 @@ impl<'a, D: Destination> Body<'a, D> {
         while left > 0 {
             patience.pause(self.grow()).await?;
             let count = self.fill(stream, left, patience).await?;
-            if let Some(split) = &self.split
-                && self.filled >= split.front.end() as u64
-            {
+            if self.is_at_front() {
                 return Ok(());
             }
             if count == 0 {
@@ -320,6 +318,9 @@ impl<'a, D: Destination> Body<'a, D> {
                         return Err(Problem::Range);
                     }
                     self.receive_exactly(stream, length, patience).await?;
+                    if self.is_at_front() {
+                        return Ok(());
+                    }
                 }
                 Next::End => return Ok(()),
             }
@@ -379,11 +380,11 @@ impl<'a, D: Destination> Body<'a, D> {
             return Ok(0);
         };
         let at = self.filled as usize;
+        let end = at.saturating_add(usize::try_from(limit).unwrap_or(usize::MAX));
         let part = match &self.split {
-            Some(split) => split.front.clone(),
+            Some(split) => split.part(end),
             None => {
-                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                let part = region.part(at.saturating_add(limit));
+                let part = region.part(end);
                 // What has come may have to go elsewhere while its length is not known.
                 if self.total.is_some() {
                     part.by_device()

@@ -63,8 +63,11 @@ pub struct Fetched {
 /// possible; after 4 requests in a row that failed before the first byte, or 8 that brought less than 64 KiB
 /// together, it gives up. A response that falls below the floor is given up, too, and so is the download at the second one, or when it has
 /// begun anew 8 times.
-/// Responses 408, 429 and 5xx are retried too. Beyond that, a server that is busy (429, 503), cannot be reached or says nothing is waited
-/// for as long as the limits say.
+/// Responses 408, 429 and 5xx are retried too. Beyond that, a server that is busy (429, 503), is not there for its gateway (502, 504),
+/// cannot be reached, hangs up or says nothing is waited for as long as the limits say.
+///
+/// While nothing has come, each attempt begins with the next of the server's addresses. Its name is resolved again when none of them could
+/// be connected to.
 ///
 /// # Errors
 /// [`HttpError`]: what was asked of whom, what happened, what to do.
@@ -85,6 +88,7 @@ pub async fn get<R: Resolve, D: Destination>(
         url: url.clone(),
         limits,
         servers: Vec::new(),
+        stale: false,
         turn: 0,
         body: Body::new(destination),
         helpers: Helpers::default(),
@@ -130,6 +134,8 @@ struct Download<'a, R, D> {
     limits: Limits,
     /// Addresses of the URL's server in the order of preference; empty until resolved.
     servers: Vec<SocketAddr>,
+    /// None of them could be connected to.
+    stale: bool,
     /// Which of them is tried, modulo their number.
     turn: usize,
     body: Body<'a, D>,
@@ -211,6 +217,10 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 );
                 pause
             };
+            self.stale = matches!(problem, Problem::Connect(_));
+            if self.stale || self.body.reach == 0 {
+                self.turn += 1;
+            }
             self.stack.sleep(pause).await;
         }
     }
@@ -245,12 +255,20 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             .copied()
     }
 
+    /// Finds the server's addresses where they are not known or of no use any more. Known ones stay if that fails.
     async fn resolve(&mut self) -> Result<(), Problem> {
-        if !self.servers.is_empty() {
+        let known = !self.servers.is_empty();
+        if known && !core::mem::take(&mut self.stale) {
             return Ok(());
         }
-        self.servers = servers(self.stack, self.resolver, &self.url).await?;
-        self.turn = 0;
+        match servers(self.stack, self.resolver, &self.url).await {
+            Ok(servers) => self.servers = servers,
+            Err(_) if known => return Ok(()),
+            Err(problem) => return Err(problem),
+        }
+        if !known {
+            self.turn = 0;
+        }
         Ok(())
     }
 
@@ -349,10 +367,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 let head = self.ask(&mut stream).await?;
                 Ok((stream, head))
             }
-            Err(error) => {
-                self.turn += 1;
-                Err(Problem::Connect(error))
-            }
+            Err(error) => Err(Problem::Connect(error)),
         }
     }
 
@@ -405,7 +420,8 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 };
                 let mut patience = self.patience();
                 self.body.receive(stream, framing, &mut patience).await?;
-                let at_end = self.body.filled == end;
+                // The last chunk, which holds nothing, may not have been read.
+                let at_end = self.body.filled == end && framing != Framing::Chunked;
                 self.body.check_end(end)?;
                 Ok((Step::Complete, at_end))
             }
@@ -415,6 +431,10 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
             }
             301 | 302 | 303 | 307 | 308 => {
                 let location = head.location.clone().ok_or(Problem::RedirectNowhere)?;
+                // Helpers would go on at the former URL.
+                if self.body.split.is_some() {
+                    self.body.forget();
+                }
                 Ok((
                     Step::Redirect(location),
                     drain(self.stack, stream, head).await,

@@ -59,6 +59,8 @@ pub enum Problem {
         host: String,
         /// The resolver's error, as text for the user.
         reason: String,
+        /// The name servers do not answer, or fail: they may know later.
+        passing: bool,
     },
     /// None of the server's addresses accepted a TCP connection.
     #[error("cannot connect: {0}; is the server running, and does it listen on this port?")]
@@ -173,15 +175,17 @@ impl Problem {
             | Self::BrokeOff { .. }
             | Self::Range => true,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Resolve { passing, .. } => *passing,
             _ => false,
         }
     }
 
-    /// Whether the server may serve later: it is busy, cannot be reached or says nothing.
+    /// Whether the server may serve later: it is busy, cannot be reached, hangs up or says nothing, or a gateway says so of it.
     pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
         match self {
-            Self::Connect(_) | Self::Silent { .. } => true,
-            Self::Status { status, .. } => matches!(status, 429 | 503),
+            Self::Connect(_) | Self::Connection(_) | Self::NoAnswer | Self::Silent { .. } => true,
+            Self::Status { status, .. } => matches!(status, 429 | 502..=504),
+            Self::Resolve { passing, .. } => *passing,
             _ => false,
         }
     }

@@ -82,6 +82,8 @@ pub(super) struct Split {
     pub(super) front: Region,
     /// Position of the first connection, in bytes from the start of the file.
     pub(super) position: Cell<u64>,
+    /// Helpers take nothing before this byte, where the first connection's response ends before the file does.
+    kept: Cell<u64>,
     /// Counts over all helpers.
     pub(super) tally: Tally,
     /// Where the pieces begin that helpers have.
@@ -102,6 +104,7 @@ impl Split {
             connections,
             front,
             position: Cell::new(0),
+            kept: Cell::new(0),
             tally: Tally::default(),
             pieces: RefCell::default(),
             holes: RefCell::default(),
@@ -150,6 +153,18 @@ impl Split {
         missing.min().unwrap_or(self.source.total)
     }
 
+    /// What a response on the first connection fills that brings the bytes before `end`: its part, whose end moves; or no more than the
+    /// response has.
+    pub(super) fn part(&self, end: usize) -> Region {
+        if end as u64 >= self.source.total {
+            self.kept.set(0);
+            return self.front.clone();
+        }
+        let part = self.front.part(end.min(self.front.end()));
+        self.kept.set(part.end() as u64);
+        part
+    }
+
     fn give_back(&self, at: u64, end: u64) {
         let mut holes = self.holes.borrow_mut();
         holes.push((at, end));
@@ -175,7 +190,7 @@ impl Split {
         }
         let (at, end) = self.hole().or_else(|| {
             let end = self.front.end() as u64;
-            let left = end.saturating_sub(self.position.get());
+            let left = end.saturating_sub(self.position.get().max(self.kept.get()));
             if left < 2 * PIECE {
                 return None;
             }

@@ -8,7 +8,7 @@ use wireboot_net::Stack;
 
 use super::error::Problem;
 use crate::race;
-use crate::resolve::Resolve;
+use crate::resolve::{Resolve, Unresolved};
 use crate::url::{Host, Url};
 
 /// Addresses of the URL's server in the order of preference, at least one.
@@ -20,15 +20,19 @@ pub(super) async fn servers<R: Resolve>(
     let addresses = match url.host() {
         Host::Address(address) => vec![*address],
         Host::Name(host) => {
-            let failed = |reason| Problem::Resolve {
+            let found = resolver.resolve(host).await;
+            let found = found.and_then(|found| match found.is_empty() {
+                true => Err(Unresolved {
+                    reason: "it has no address".into(),
+                    passing: false,
+                }),
+                false => Ok(found),
+            });
+            found.map_err(|Unresolved { reason, passing }| Problem::Resolve {
                 host: host.clone(),
                 reason,
-            };
-            let found = resolver.resolve(host).await.map_err(failed)?;
-            if found.is_empty() {
-                return Err(failed("it has no address".into()));
-            }
-            found
+                passing,
+            })?
         }
     };
     let addresses = race::order(stack, &addresses).into_iter();

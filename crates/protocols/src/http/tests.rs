@@ -398,6 +398,7 @@ fn problems_have_the_names_of_the_specification() {
             Problem::Resolve {
                 host: host(),
                 reason: reason(),
+                passing: false,
             },
             V::Unreachable,
         ),

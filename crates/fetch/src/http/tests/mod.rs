@@ -853,6 +853,40 @@ fn chunks_cut_anywhere_go_on_with_a_range() {
     assert_eq!(world.requests.borrow().len(), 2);
 }
 
+/// RFC 9110, section 14.4: "*" says that the size is not known, so such a range need not end where the file does.
+#[test]
+fn a_range_of_a_file_of_unknown_size_is_not_taken_for_its_end() {
+    let file = content(9000, 55);
+    for size_is_told in [false, true] {
+        let served = file.clone();
+        let mut world = World::new(Wire::default(), move |request| match range(request) {
+            None => {
+                // A chunk of 9000 bytes.
+                let head = "HTTP/1.1 200 OK\nETag: \"v\"\nTransfer-Encoding: chunked\n\n2328\n";
+                reply(head, &served[..5000], Then::Close)
+            }
+            Some(from) if from < 9000 => {
+                let last = from + 999;
+                let size = if size_is_told && last == 8999 {
+                    "9000"
+                } else {
+                    "*"
+                };
+                let head = format!(
+                    "HTTP/1.1 206 Partial Content\nETag: \"v\"\nContent-Length: 1000\n\
+                     Content-Range: bytes {from}-{last}/{size}\n\n"
+                );
+                reply(&head, &served[from..=last], Then::Listen)
+            }
+            Some(_) => serve(&served, "\"v\"", request),
+        });
+        assert_eq!(world.get(URL).bytes(), file);
+        // The last one is refused: there is no more.
+        let requests = if size_is_told { 5 } else { 6 };
+        assert_eq!(world.requests.borrow().len(), requests);
+    }
+}
+
 #[test]
 fn a_file_shorter_than_announced() {
     // The server announces 1000 bytes and has 400, whatever is asked.

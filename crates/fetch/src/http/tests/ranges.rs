@@ -210,6 +210,90 @@ fn the_first_connection_breaks() {
     assert_eq!(outcome.result.unwrap().stats.restarted, 0);
 }
 
+/// A server may send less than the rest (RFC 9110, section 14.2), and that in chunks, whose lines are none of the file's bytes (RFC 9112,
+/// section 7.1).
+#[test]
+fn the_first_connection_takes_no_more_than_a_response_brings() {
+    const MEBI: usize = 1 << 20;
+    let file = content(6_000_000, 56);
+    let slow = Wire {
+        link: LinkConfig {
+            bits_per_second: 20_000_000,
+            ..FAR
+        },
+        ..far()
+    };
+    for (wire, most, in_chunks) in [
+        (far(), usize::MAX, true),
+        (far(), 100_000, true),
+        (far(), 100_000, false),
+        (slow, MEBI, false),
+    ] {
+        let served = file.clone();
+        let mut world = World::new(wire, move |request| {
+            let whole = ranges(&served, "\"v\"", request);
+            // Helpers say where their ranges end.
+            let Some(from) = range(request) else {
+                return match request.number {
+                    0 => cut(whole, 300_000, Then::Reset),
+                    _ => whole,
+                };
+            };
+            let total = served.len();
+            let end = from.saturating_add(most).min(total);
+            let mut body = served[from..end].to_vec();
+            let framing = if in_chunks {
+                body = chunked(&body, 10_000);
+                "Transfer-Encoding: chunked".to_string()
+            } else {
+                format!("Content-Length: {}", end - from)
+            };
+            // Bytes of no file, such as those of a response that nobody asked for.
+            body.extend([0xee; 5000]);
+            let head = format!(
+                "HTTP/1.1 206 Partial Content\nETag: \"v\"\nAccept-Ranges: bytes\n\
+                 Content-Range: bytes {from}-{}/{total}\n{framing}\n\n",
+                end - 1
+            );
+            reply(&head, &body, Then::Listen)
+        });
+        let outcome = world.get(URL);
+        assert!(outcome.bytes() == file, "{most}, {in_chunks}");
+        assert_eq!(outcome.result.unwrap().stats.restarted, 0);
+        let requests = world.requests.borrow();
+        assert!(requests.iter().any(|one| range(one).is_some()));
+    }
+}
+
+/// The first connection finds the file elsewhere when it asks for its rest, or a redirect in a circle.
+#[test]
+fn a_redirect_of_the_rest_is_followed_and_ends() {
+    let file = content(6_000_000, 57);
+    for is_there in [true, false] {
+        let served = file.clone();
+        let mut world = World::new(far(), move |request| {
+            let whole = ranges(&served, "\"v\"", request);
+            let by_helper = request.header("Range").is_some() && range(request).is_none();
+            match request.target() {
+                _ if request.number == 0 => cut(whole, 300_000, Then::Reset),
+                "/file" if by_helper => whole,
+                "/file2" if is_there => whole,
+                _ => redirect(302, "/file2"),
+            }
+        });
+        let outcome = world.get(URL);
+        assert!(world.requests.borrow().len() < 100);
+        assert!(world.seconds() < 10.0, "{} s", world.seconds());
+        if is_there {
+            assert!(outcome.bytes() == file);
+            assert_eq!(outcome.result.unwrap().stats.redirects, 1);
+        } else {
+            let problem = &outcome.error().problem;
+            assert!(matches!(problem, Problem::RedirectLoop { .. }), "{problem}");
+        }
+    }
+}
+
 #[test]
 fn memory_in_which_nothing_was_committed_is_used_again() {
     let file = content(6_000_000, 39);

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::pace::Floor;
+use crate::resolve::Unresolved;
+use core::net::IpAddr;
 
 /// A body byte, or another one, each 3 s.
 const DRIP: i64 = 3_000_000;
@@ -366,6 +368,93 @@ fn a_server_that_does_not_serve_is_waited_for_with_patience() {
     }
 }
 
+/// What answers while the server behind it starts: a forwarder that hangs up, or a gateway that says so (RFC 9110, sections 15.6.3 and
+/// 15.6.5).
+#[test]
+fn a_server_that_something_else_answers_for_is_waited_for_with_patience() {
+    let gateway = |status: u16| {
+        let head = format!("HTTP/1.1 {status} Gateway\nContent-Length: 0\n\n");
+        reply(&head, b"", Then::Listen)
+    };
+    for failure in [
+        reply("", b"", Then::Close),
+        reply("", b"", Then::Reset),
+        gateway(502),
+        gateway(504),
+    ] {
+        let mut world = after(7, failure);
+        assert_eq!(world.get_patiently(URL, 60).bytes(), b"file");
+        assert!(world.seconds() > 20.0, "{} s", world.seconds());
+    }
+}
+
+#[test]
+fn patience_ends_with_a_file_that_begins_anew_each_time() {
+    let mut world = always(cut(ok(&[7; 1000]), 500, Then::Reset));
+    let outcome = world.get_patiently(URL, 300);
+    assert!(matches!(outcome.error().problem, Problem::Connection(_)));
+    assert_eq!(world.requests.borrow().len(), 9);
+}
+
+#[test]
+fn an_address_that_takes_connections_and_says_nothing_is_left_for_the_next() {
+    let mut silent = None;
+    let mut world = World::new(Wire::default(), move |request| {
+        // The first one asked.
+        if *silent.get_or_insert(request.server) == request.server {
+            reply("", b"", Then::Hang)
+        } else {
+            ok(b"file")
+        }
+    });
+    assert_eq!(world.get("http://both/file").bytes(), b"file");
+    assert_eq!(world.requests.borrow().len(), 2);
+}
+
+fn unresolved(passing: bool) -> Unresolved {
+    Unresolved {
+        reason: "no answer".to_string(),
+        passing,
+    }
+}
+
+#[test]
+fn a_name_server_that_starts_again_is_waited_for() {
+    for (failures, patience) in [(2, 0), (7, 60)] {
+        let mut world = always(ok(b"file"));
+        let outcome = world.get_by(
+            move |number| match number {
+                number if number < failures => Err(unresolved(true)),
+                _ => Ok(vec![IpAddr::from([10, 0, 0, 2])]),
+            },
+            "http://boot/file",
+            patience,
+        );
+        assert_eq!(outcome.bytes(), b"file");
+    }
+    // That there is no such name is an answer.
+    let mut world = always(ok(b"file"));
+    let outcome = world.get_by(|_| Err(unresolved(false)), "http://boot/file", 60);
+    assert_eq!(outcome.error().attempts, 1);
+}
+
+#[test]
+fn a_name_whose_addresses_cannot_be_connected_to_is_resolved_again() {
+    let (dead, good) = (IpAddr::from([10, 0, 0, 77]), IpAddr::from([10, 0, 0, 2]));
+    let mut world = always(ok(b"file"));
+    let outcome = world.get_by(
+        move |number| match number {
+            0 => Ok(vec![dead]),
+            // What is known stays.
+            1 => Err(unresolved(true)),
+            _ => Ok(vec![dead, good]),
+        },
+        "http://boot/file",
+        0,
+    );
+    assert_eq!(outcome.bytes(), b"file");
+}
+
 #[test]
 fn a_server_that_starts_again_is_waited_for_with_patience() {
     let file = content(200_000, 52);
@@ -447,7 +536,11 @@ fn patience_is_for_servers_that_may_serve_later() {
 fn failures_that_patience_excuses_do_not_count_with_others() {
     let mut world = World::new(Wire::default(), |request| match request.number {
         0..10 => busy(""),
-        10..13 => reply("", b"", Then::Close),
+        10..13 => reply(
+            "HTTP/1.1 500 Oops\nContent-Length: 0\n\n",
+            b"",
+            Then::Listen,
+        ),
         13 => busy(""),
         _ => ok(b"file"),
     });

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::boxed::Box;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use wireboot_nic::{Nic, Offload, Receive, Steering, Transmit};
 use crate::destination::{Destination, DestinationError};
 use crate::http::{Connections, Fetched, HttpError, get};
 use crate::pace::Limits;
-use crate::resolve::Resolve;
+use crate::resolve::{Resolve, Unresolved};
 use crate::team::{Workers, team};
 use crate::testing;
 use crate::url::Url;
@@ -45,6 +45,8 @@ pub(super) struct Request {
     pub number: usize,
     /// Counts all connections, from 0.
     pub connection: usize,
+    /// The address that was asked.
+    pub server: IpAddr,
     /// The request head.
     pub text: String,
 }
@@ -293,6 +295,7 @@ impl Server {
                     let request = Request {
                         number: self.requests.borrow().len(),
                         connection,
+                        server: socket.local_endpoint().unwrap().addr.into(),
                         text: head.to_string(),
                     };
                     self.requests.borrow_mut().push(request.clone());
@@ -559,19 +562,32 @@ impl World {
     }
 
     pub(super) fn get_to(&mut self, url: &str, pages: Pages) -> Outcome {
-        self.get_within(Limits::default(), url, pages)
+        self.get_within(Hosts, Limits::default(), url, pages)
     }
 
     /// The same with so many seconds of patience.
     pub(super) fn get_patiently(&mut self, url: &str, seconds: u64) -> Outcome {
-        let limits = Limits {
-            patience: wireboot_net::Duration::from_secs(seconds),
-            ..Limits::default()
-        };
-        self.get_within(limits, url, Pages::default())
+        self.get_within(Hosts, patient(seconds), url, Pages::default())
     }
 
-    fn get_within(&mut self, limits: Limits, url: &str, mut pages: Pages) -> Outcome {
+    /// The same with a resolver that gives its first answer for 0, the next for 1, and so on.
+    pub(super) fn get_by(
+        &mut self,
+        answers: impl Fn(usize) -> Result<Vec<IpAddr>, Unresolved> + 'static,
+        url: &str,
+        seconds: u64,
+    ) -> Outcome {
+        let resolver = Answers(Cell::new(0), answers);
+        self.get_within(resolver, patient(seconds), url, Pages::default())
+    }
+
+    fn get_within<R: Resolve + 'static>(
+        &mut self,
+        resolver: R,
+        limits: Limits,
+        url: &str,
+        mut pages: Pages,
+    ) -> Outcome {
         let url = Url::parse(url).unwrap();
         let connections = Rc::clone(&self.connections);
         let team = Rc::clone(&self.team);
@@ -580,7 +596,7 @@ impl World {
                 &stack,
                 &connections,
                 &team,
-                &Hosts,
+                &resolver,
                 &url,
                 limits,
                 &mut pages,
@@ -656,6 +672,13 @@ impl Destination for Pages {
     }
 }
 
+fn patient(seconds: u64) -> Limits {
+    Limits {
+        patience: wireboot_net::Duration::from_secs(seconds),
+        ..Limits::default()
+    }
+}
+
 fn nobody() -> IpAddr {
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x77).into()
 }
@@ -664,17 +687,32 @@ fn nobody() -> IpAddr {
 pub(super) struct Hosts;
 
 impl Resolve for Hosts {
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Unresolved> {
         match host {
             "boot" | "mirror" => Ok(vec![SERVER.into()]),
             // The first address has nobody.
             "two" => Ok(vec![Ipv4Addr::new(10, 0, 0, 77).into(), SERVER.into()]),
             "six" => Ok(vec![SERVER6.into()]),
+            "both" => Ok(vec![SERVER6.into(), SERVER.into()]),
             // Of each version one address, and one of them has nobody.
             "dead-six" => Ok(vec![nobody(), SERVER.into()]),
             "dead-four" => Ok(vec![Ipv4Addr::new(10, 0, 0, 77).into(), SERVER6.into()]),
             "none" => Ok(Vec::new()),
-            _ => Err("no such name".into()),
+            _ => Err(Unresolved {
+                reason: "no such name".into(),
+                passing: false,
+            }),
         }
+    }
+}
+
+/// A resolver that counts its answers.
+struct Answers<F>(Cell<usize>, F);
+
+impl<F: Fn(usize) -> Result<Vec<IpAddr>, Unresolved>> Resolve for Answers<F> {
+    async fn resolve(&self, _: &str) -> Result<Vec<IpAddr>, Unresolved> {
+        let number = self.0.get();
+        self.0.set(number + 1);
+        (self.1)(number)
     }
 }
