@@ -5,7 +5,8 @@
 //!          <- OFFER    complete: taken at once
 //!                      plain: taken after a short wait for a better one or for a proxy's
 //! REQUEST  ->          and an ARP probe of the address offered, again if the answer comes after it
-//!          <- ACK      NAK: again from the start; the address is taken: DECLINE, again from the start
+//!          <- ACK      NAK or nothing: again from the start, with another server where one offers
+//!                      the address is taken: DECLINE, and the same
 //! REQUEST  -> 4011     only when the boot file is a boot server's or a proxy's to name
 //!          <- ACK
 //! ```
@@ -172,7 +173,8 @@ impl core::fmt::Display for Mac {
 /// Gets an address, and a boot file where the network has one. On success the stack is configured with the lease.
 ///
 /// # Errors
-/// [`DhcpError`] after [`DhcpRequest::patience`] without an offer, or at the end of as many attempts. The stack has no address then.
+/// [`DhcpError`] after [`DhcpRequest::patience`] without an offer, or at the end of as many attempts. The stack has the address then that it had
+/// before; after [`DhcpError::NoBootServer`] it has the new one.
 pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, DhcpError> {
     let mut client = Client {
         stack,
@@ -182,6 +184,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         xid: stack.random() as u32,
         offers: Vec::new(),
         proxies: Vec::new(),
+        failed: Vec::new(),
         malformed: 0,
         discovers: 0,
         sent: Vec::new(),
@@ -204,12 +207,12 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
             Ok(lease) => return Ok(lease),
             Err(error) => error,
         };
-        stack.unconfigure();
         // It has been asked often enough, and the next lease would name it again.
         if matches!(error, DhcpError::NoBootServer { .. }) {
             return Err(error);
         }
         setback = Some(error);
+        client.failed.push(offer.server);
         client.xid = stack.random() as u32;
         client.offers.clear();
         client.proxies.clear();
@@ -226,6 +229,8 @@ struct Client<'a> {
     offers: Vec<Offer>,
     /// Offers of boot information alone, and their senders.
     proxies: Vec<Offer>,
+    /// Servers that gave no lease for a REQUEST: others' offers go before theirs.
+    failed: Vec<Ipv4Addr>,
     malformed: u32,
     discovers: usize,
     /// The last DISCOVER.

@@ -1,12 +1,12 @@
 //! The DHCPv6 client (RFC 8415) with the options of network boot (RFC 5970).
 //!
 //! ```text
-//! SOLICIT, rapid commit ->     repeated after 1, 2, 4, ... s
+//! SOLICIT ->                   with rapid commit where no boot file is wanted; repeated after 1, 2, 4, ... s
 //!                   <- REPLY       with rapid commit: taken at once
 //!                   <- ADVERTISE   complete, or of preference 255: taken at once
 //!                                  else taken after a short wait for a better one
 //! REQUEST ->
-//!                   <- REPLY       refused: again from the start
+//!                   <- REPLY       refused, or none: again from the start, with another server where one advertises
 //!
 //! DECLINE ->                   where a neighbour has the address; then again from the start
 //!                   <- REPLY
@@ -15,8 +15,9 @@
 //!                   <- REPLY
 //! ```
 //!
-//! The first SOLICIT leaves at once, before any router has been heard. Only messages from the link count, to this transaction and this
-//! client, and after a choice only those of the server chosen.
+//! A router that commits may know of no boot file, while a boot server advertises one. The first SOLICIT leaves at once, before any router
+//! has been heard. Only messages from the link count, to this transaction and this client, and after a choice only those of the server
+//! chosen.
 
 mod client;
 mod lease;

@@ -33,7 +33,7 @@ use crate::race::{self, Versions};
 const PORT: u16 = 53;
 /// How long addresses of one IP version wait for the other's (RFC 8305 section 3, "Resolution Delay").
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
-/// Seconds to wait for each server, in the first round over the servers and the next.
+/// Seconds to wait for each server, in the first round over the servers and the next. The next round does not begin sooner where all fail.
 const WAITS: [u64; 3] = [1, 2, 4];
 /// How long a name may take in all, with its aliases and the search list. Without a limit, a slow server could answer with alias after
 /// alias for hours.
@@ -178,7 +178,8 @@ fn dedup<T: Clone + PartialEq>(list: &mut Vec<T>) {
 ///
 /// A name with a dot in it is tried as it is, then with each domain of `search`; one without the other way round; one with
 /// a dot at its end only as it is. The first of `servers` are asked a quarter of a second apart, with more patience in each
-/// round: 7 s in all and a little more for each server. All of it ends after 30 s.
+/// round: 7 s in all and a little more for each server. Where all of them fail, they are asked again when the round's time is over: after
+/// 1 s and after 3 s. All of it ends after 30 s.
 ///
 /// # Errors
 /// [`DnsError`].
@@ -406,8 +407,12 @@ impl Resolver<'_> {
             .iter()
             .map(|&server| SocketAddr::new(server, PORT))
             .collect();
+        let mut next = started;
         for wait in WAITS {
+            // A server that fails may be starting, as a silent one.
+            self.stack.sleep(next - self.stack.now()).await;
             let wait = Duration::from_secs(wait);
+            next = self.stack.now() + wait;
             let answer = race::first(self.stack, &servers, None, async |server| {
                 let query = self.query(server, name, record);
                 match self.stack.timeout(wait, query).await {

@@ -91,7 +91,7 @@ pub struct Sizes {
     pub window: Window,
 }
 
-/// Which options a request carries: servers that dislike one are asked again with fewer.
+/// Which options a request carries: servers that dislike one, or answer it wrongly, are asked again with fewer.
 #[derive(Clone, Copy, PartialEq)]
 enum Ask {
     All,
@@ -104,8 +104,8 @@ enum Ask {
 /// receive buffers together. `sizes` are for measurements of what others ask for.
 ///
 /// # Errors
-/// [`TftpError`], after retransmissions, smaller blocks and, where the server fell silent in the middle, further attempts; and after as
-/// much patience with a server that is not there as the limits say.
+/// [`TftpError`], after retransmissions, plainer requests, smaller blocks and, where the server fell silent or gave up in the middle, further
+/// attempts; and after as much patience with a server that is not there as the limits say.
 pub async fn get(
     stack: &Stack,
     servers: &mut Vec<SocketAddr>,
@@ -180,9 +180,7 @@ pub async fn get(
                 );
                 most = smaller;
             }
-            Err(TftpError::Server { code, .. })
-                if ask != Ask::Nothing && code == ErrorCode::OPTIONS.0 =>
-            {
+            Err(error) if ask != Ask::Nothing && error.is_of_options() => {
                 ask = match ask {
                     Ask::All => Ask::NoWindow,
                     _ => Ask::Nothing,
@@ -190,10 +188,10 @@ pub async fn get(
             }
             // The server was kept waiting, for as long as the receiver had no room.
             Err(TftpError::Stalled { .. }) if held => attempt = 1,
-            Err(TftpError::Stalled { .. }) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) if error.is_stall(arrived) && attempt < ATTEMPTS => attempt += 1,
             Err(error) => {
                 let now = stack.now();
-                let waits = error.is_of_a_server_to_wait_for();
+                let waits = error.is_of_a_server_to_wait_for(arrived);
                 let Some(left) = waits.then(|| wait.failed(now)).flatten() else {
                     return Err(error);
                 };
@@ -447,10 +445,14 @@ impl Run<'_> {
     }
 
     /// Sees to it that the next window has a place to go.
-    async fn grow(&self, destination: &mut impl Destination) -> Result<(), TftpError> {
+    async fn grow(&mut self, destination: &mut impl Destination) -> Result<(), TftpError> {
         let (wanted, capacity) = {
             let mut transfer = self.transfer.borrow_mut();
             let overflow = core::mem::take(&mut transfer.overflow);
+            if overflow {
+                // So servers answer that do not know it.
+                self.announced.take_if(|size| *size == 0);
+            }
             if let Some(announced) = self.announced
                 && overflow
             {

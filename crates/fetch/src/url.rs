@@ -11,6 +11,9 @@ use core::str::FromStr;
 use fluent_uri::pct_enc::EStr;
 use fluent_uri::{Uri, UriRef};
 
+/// A backslash as [`encode`] writes it.
+const BACKSLASH: &[u8] = b"%5C";
+
 /// How a file is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
@@ -87,10 +90,18 @@ impl Url {
     /// # Errors
     /// [`UrlError`], as for [`Url::parse`].
     pub fn from_boot_file(server: impl Into<IpAddr>, file: &str) -> Result<Self, UrlError> {
+        Self::from_boot_file_of(&Host::Address(server.into()).to_string(), file)
+    }
+
+    /// [`Self::from_boot_file`] where DHCP knows the server by its name alone.
+    ///
+    /// # Errors
+    /// [`UrlError`], as for [`Url::parse`].
+    pub fn from_boot_file_of(server: &str, file: &str) -> Result<Self, UrlError> {
         if file.contains("://") {
             return Self::parse(file);
         }
-        let mut text = format!("tftp://{}/", Host::Address(server.into()));
+        let mut text = format!("tftp://{server}/");
         for byte in file.bytes() {
             if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
                 text.push(char::from(byte));
@@ -104,17 +115,35 @@ impl Url {
     /// Resolves `reference` (RFC 3986 section 5) against this URL: a whole URL, `//host/path`, `/path`,
     /// `path`, `../path` or `?query`.
     ///
+    /// A `path` beside a TFTP file of a Windows server, `boot\x64\file`, is one in its folder. Its `..` are left to that server.
+    ///
     /// # Errors
     /// [`UrlError`], as for [`Url::parse`].
     pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
+        let rooted = reference.is_empty() || reference.starts_with(['/', '\\', '?', '#']);
         let reference = escape(reference)?;
         let parsed =
             UriRef::parse(reference.as_str()).map_err(|error| invalid(&reference, error))?;
+        if let Some(folder) = self.backslash_folder()
+            && !rooted
+            && !parsed.has_scheme()
+        {
+            return self.join(&format!("{folder}{reference}"));
+        }
         let base = Uri::parse(self.text.as_str()).map_err(|error| invalid(&self.text, error))?;
         let uri = parsed
             .resolve_against(&base.strip_fragment())
             .map_err(|error| invalid(&reference, error))?;
         Self::from_uri(uri.borrow())
+    }
+
+    /// This URL up to the last backslash of a TFTP file's name, where no slash follows.
+    fn backslash_folder(&self) -> Option<&str> {
+        let path = self.text.split(['?', '#']).next()?;
+        let mut threes = path.as_bytes().windows(BACKSLASH.len());
+        let last = threes.rposition(|three| three == BACKSLASH)?;
+        let (folder, name) = path.split_at_checked(last + BACKSLASH.len())?;
+        (self.scheme == Scheme::Tftp && !name.contains('/')).then_some(folder)
     }
 
     fn from_uri(uri: Uri<&str>) -> Result<Self, UrlError> {
@@ -504,6 +533,9 @@ mod tests {
             "http://h/x"
         );
         assert!(Url::from_boot_file(SERVER, "").is_err());
+        let named = Url::from_boot_file_of("boot.example", "a b\\x%20.efi").unwrap();
+        assert_eq!(named.as_str(), "tftp://boot.example/a%20b%5Cx%2520.efi");
+        assert!(Url::from_boot_file_of("no name", "x").is_err());
         assert!(matches!(
             Url::from_boot_file(SERVER, "https://h/x"),
             Err(UrlError::Https { .. })
@@ -622,6 +654,39 @@ mod tests {
         let tftp = Url::from_boot_file(SERVER, "pxe/wireboot.conf").unwrap();
         assert_eq!(tftp.join("vm linuz").unwrap().resource(), "pxe/vm linuz");
         assert_eq!(tftp.join("/vmlinuz").unwrap().resource(), "vmlinuz");
+    }
+
+    #[test]
+    fn what_is_beside_a_windows_servers_file_is_in_its_folder() {
+        let file = Url::from_boot_file(SERVER, "boot\\x64\\wireboot.efi").unwrap();
+        let config = file.join("wireboot.conf").unwrap();
+        assert_eq!(config.resource(), "boot\\x64\\wireboot.conf");
+        assert_eq!(config.host(), file.host());
+        let name = |reference: &str| config.join(reference).unwrap().resource().to_owned();
+        assert_eq!(name("vm linuz"), "boot\\x64\\vm linuz");
+        assert_eq!(name("images\\initrd"), "boot\\x64\\images\\initrd");
+        assert_eq!(name("images/./initrd"), "boot\\x64\\images/initrd");
+        assert_eq!(
+            config
+                .join("images/a")
+                .unwrap()
+                .join("b")
+                .unwrap()
+                .resource(),
+            "boot\\x64\\images/b"
+        );
+        // From the root on, and elsewhere.
+        assert_eq!(name("/vmlinuz"), "vmlinuz");
+        assert_eq!(name("\\vmlinuz"), "\\vmlinuz");
+        assert_eq!(name("tftp://h/vmlinuz"), "vmlinuz");
+        assert_eq!(name("http://h/vmlinuz"), "/vmlinuz");
+        let join = |base: &str| Url::parse(base).unwrap().join("b").unwrap().to_string();
+        assert_eq!(join("tftp://h:1/x\\y/a"), "tftp://h:1/x%5Cy/b");
+        assert_eq!(join("tftp://h/x/y\\a?c\\d"), "tftp://h/x/y%5Cb");
+        assert_eq!(join("tftp://h/a?c\\d"), "tftp://h/b");
+        assert_eq!(join("tftp://h/a#c\\d"), "tftp://h/b");
+        // In HTTP it is a letter as any other (RFC 3986 section 3.3).
+        assert_eq!(join("http://h/x\\a"), "http://h/b");
     }
 
     proptest! {

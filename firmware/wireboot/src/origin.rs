@@ -164,6 +164,15 @@ fn ipv6(address: IpAddr) -> Option<Ipv6Addr> {
     }
 }
 
+/// Those of the firmware's leases that are of a version of IP of which there is none in `given`.
+pub(crate) fn beyond(given: &Leases, firmwares: &Leases) -> Leases {
+    let Leases { v4, v6 } = firmwares.clone();
+    Leases {
+        v4: v4.filter(|_| given.v4.is_none()),
+        v6: v6.filter(|_| given.v6.is_none()),
+    }
+}
+
 /// The boot file that one of the leases names.
 ///
 /// # Errors
@@ -207,10 +216,8 @@ fn boot_file4(lease: &Lease) -> Option<Result<Url, UrlError>> {
     if let Some(server) = lease.next_server {
         return Some(Url::from_boot_file(server, file));
     }
-    // A server known by name only: its TFTP file.
     let name = lease.next_server_name.as_deref()?;
-    let server = Url::parse(&alloc::format!("tftp://{name}/"));
-    Some(server.and_then(|server| server.join(file)))
+    Some(Url::from_boot_file_of(name, file))
 }
 
 #[cfg(test)]
@@ -231,6 +238,30 @@ mod tests {
                 ..Lease6::new(LeaseSource::Firmware)
             }),
         }
+    }
+
+    #[test]
+    fn the_firmwares_lease_goes_on_by_a_version_of_ip_that_dhcp_gave_none_of() {
+        let firmwares = leases(Some("w.efi"), Some("tftp://[fd00::1]/w.efi"));
+        let only4 = Leases {
+            v6: None,
+            ..firmwares.clone()
+        };
+        let only6 = Leases {
+            v4: None,
+            ..firmwares.clone()
+        };
+        let none = Leases::default();
+        // The machine came by IPv4, and only a router has given an address since.
+        assert_eq!(beyond(&only6, &only4), only4);
+        assert_eq!(beyond(&only4, &only6), only6);
+        // Nobody has answered.
+        assert_eq!(beyond(&none, &only4), only4);
+        // What DHCP gives goes before what the firmware has.
+        assert_eq!(beyond(&only4, &only4), none);
+        assert_eq!(beyond(&only6, &only6), none);
+        assert_eq!(beyond(&firmwares, &only4), none);
+        assert_eq!(beyond(&only6, &firmwares), only4);
     }
 
     #[test]
@@ -255,6 +286,12 @@ mod tests {
         ] {
             assert!(found(v4, v6).is_err(), "{v4:?} {v6:?}");
         }
+        let mut named = leases(Some("w x.efi"), None);
+        let v4 = named.v4.as_mut().unwrap();
+        v4.next_server = None;
+        v4.next_server_name = Some("boot.example".to_string());
+        let url = boot_file(&named).unwrap().unwrap();
+        assert_eq!(url.as_str(), "tftp://boot.example/w%20x.efi");
         let mut unreadable = leases(None, None);
         let name = Some("w\u{fffd}".to_string());
         unreadable.v4.as_mut().unwrap().unreadable_boot_file = name.clone();

@@ -105,7 +105,7 @@ pub fn take_lease(
     patience: Option<Duration>,
 ) -> Result<(), Error> {
     if origin.has_lease() {
-        adopt(fetcher, &origin.leases)
+        adopt(fetcher, origin.leases.clone())
     } else {
         ask(fetcher, origin, false, patience).map(drop)
     }
@@ -120,7 +120,7 @@ pub fn take_lease_for(
 ) -> Result<(), Error> {
     let server = server.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     if origin.leases.have_version_of(server) {
-        return adopt(fetcher, &origin.leases);
+        return adopt(fetcher, origin.leases.clone());
     }
     ask(fetcher, origin, false, None)?;
     fetcher.wait_for_lease(server, OTHER_VERSION)
@@ -131,9 +131,9 @@ pub fn boot_leases(fetcher: &mut Fetcher, origin: &Origin) -> Result<Leases, Err
     ask(fetcher, origin, true, None)
 }
 
-fn adopt(fetcher: &mut Fetcher, leases: &Leases) -> Result<(), Error> {
-    report(leases, "the firmware's lease");
-    fetcher.configure(leases.clone())
+fn adopt(fetcher: &mut Fetcher, leases: Leases) -> Result<(), Error> {
+    report(&leases, "the firmware's lease");
+    fetcher.configure(leases)
 }
 
 /// All addresses, for the account of the boot.
@@ -187,22 +187,22 @@ fn ask(
     Ok(leases)
 }
 
-/// Asks DHCP what to boot, and looks beside wireboot.efi when the answer is of no help.
+/// Asks DHCP what to boot, and looks beside wireboot.efi when the answer is of no help. That may be by a version of IP of which DHCP has given
+/// no lease now: the firmware's goes on.
 pub fn by_dhcp(
     fetcher: &mut Fetcher,
     origin: &Origin,
     patience: Option<Duration>,
 ) -> Result<Choice, Error> {
-    let named = match ask(fetcher, origin, true, patience) {
-        Ok(leases) => origin::boot_file(&leases).map_err(Error::BootFile)?,
+    let leases = match ask(fetcher, origin, true, patience) {
         Err(Error::Fetch(error)) if origin.has_lease() => {
             log::warn!("{error}");
-            adopt(fetcher, &origin.leases)?;
-            None
+            Leases::default()
         }
-        Err(error) => return Err(error),
+        result => result?,
     };
-    match named {
+    adopt(fetcher, origin::beyond(&leases, &origin.leases))?;
+    match origin::boot_file(&leases).map_err(Error::BootFile)? {
         Some(url) if !origin.is_us(&url) => Ok(Choice::Named { url }),
         named => {
             let own = origin.url.clone().or(named).ok_or(Error::Nothing)?;

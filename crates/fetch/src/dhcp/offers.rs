@@ -102,16 +102,23 @@ impl Client<'_> {
                 .any(|proxy| self.guide(&proxy.message).is_some())
     }
 
-    /// Gathers offers until there is one to take. `None` if there is none at `end`.
+    /// Whether the server of `offer` gave no lease for an earlier one.
+    fn has_failed(&self, offer: &Offer) -> bool {
+        self.failed.contains(&offer.server)
+    }
+
+    /// Gathers offers until there is one to take. That of a server that has failed is one at `end` alone. `None` if there is none then.
     pub(super) async fn select(&mut self, mut end: Instant) -> Option<Offer> {
         // Earlier DISCOVERs' offers would have been taken then.
         let mut waiting = false;
         while let Some((source, message)) = self.reply(end).await {
             self.keep(source, message);
-            if self.offers.iter().any(|offer| self.complete(offer)) {
+            let good = |offer: &Offer| !self.has_failed(offer);
+            let mut offers = self.offers.iter();
+            if offers.any(|offer| good(offer) && self.complete(offer)) {
                 // What else has come already may be better still.
                 end = self.stack.now();
-            } else if !waiting && !self.offers.is_empty() {
+            } else if !waiting && self.offers.iter().any(good) {
                 waiting = true;
                 end = self.stack.now() + GRACE;
             }
@@ -120,7 +127,8 @@ impl Client<'_> {
             let named = self.guide(&offer.message).is_some();
             let address = Some(offer.message.yiaddr) == self.request.requested_address;
             // The first of equals wins, so the order is that of `min`.
-            (!(named && self.request.want_boot_file), !address)
+            let nameless = !(named && self.request.want_boot_file);
+            (self.has_failed(offer), nameless, !address)
         };
         self.offers.iter().min_by_key(wanted).cloned()
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::string::ToString;
 use std::vec;
-use wireboot_net::Ipv4Cidr;
+use wireboot_net::{Ipv4Cidr, Ipv4Config};
 use wireboot_nic::sim::LinkConfig;
 use wireboot_wire::dhcp::pxe::{BootServers, MenuItem};
 
@@ -102,11 +102,14 @@ fn discovered(
         },
         async move |stack| (discover(&stack, &request).await, stack.address()),
     );
-    assert_eq!(
-        address,
-        result.as_ref().ok().map(|lease| lease.address),
-        "what the stack has"
-    );
+    match &result {
+        // All is there but the boot file.
+        Err(DhcpError::NoBootServer { address: ours, .. }) => {
+            assert_eq!(address.map(|cidr| cidr.address()), Some(*ours));
+        }
+        Err(_) => assert_eq!(address, None),
+        Ok(lease) => assert_eq!(address, Some(lease.address)),
+    }
     (result, micros)
 }
 
@@ -630,9 +633,82 @@ fn a_nak_starts_again() {
         vec![from(&with_file(lease_reply(SERVER, ADDRESS, message), "f"))]
     });
     assert!(lease.is_ok());
-    assert!(micros < 100_000, "{micros} us");
+    // Another server has until the next DISCOVER to offer something.
+    assert!((1_800_000..2_300_000).contains(&micros), "{micros} us");
     assert_eq!(xids.len(), 2);
     assert_ne!(xids[0], xids[1]);
+}
+
+#[test]
+fn after_a_server_that_gave_no_lease_comes_another_one() {
+    // Whether the first says no, or nothing; which file the other one names, and when: there are servers that look whether an address is in
+    // use.
+    for (naks, file, delay) in [
+        (true, "f", 5_000),
+        (false, "f", 5_000),
+        (false, "", 5_000),
+        (true, "f", 1_500_000),
+    ] {
+        let mut requests = vec![];
+        let (lease, micros) = simply(|_, message| {
+            let discover = message.message_type() == Some(MessageType::Discover);
+            let offer =
+                |server, address, file| with_file(lease_reply(server, address, message), file);
+            let mut answers = vec![];
+            if discover {
+                let elsewhere = Ipv4Addr::new(10, 0, 0, 50);
+                answers.push(from(&offer(OTHER, elsewhere, "other")));
+            } else {
+                requests.extend(message.options.address(option::SERVER_ID));
+            }
+            if naks && !discover && chosen(message, OTHER) {
+                let mut nak = Message::reply(MessageType::Nak, message);
+                nak.options.set(option::SERVER_ID, OTHER.octets());
+                answers.push(from(&nak));
+            }
+            if chosen(message, SERVER) {
+                let delay = if discover { delay } else { 0 };
+                answers.push(sent_by(SERVER, &offer(SERVER, ADDRESS, file), delay));
+            }
+            answers
+        });
+        assert_eq!(lease.unwrap().server, Some(SERVER));
+        // One REQUEST that was refused, or three that were not answered.
+        let last = requests.pop();
+        assert_eq!(
+            (last, requests.len()),
+            (Some(SERVER), if naks { 1 } else { 3 })
+        );
+        // The good offer is waited for no longer than any other.
+        let limit = if naks { delay + 100_000 } else { 9 * SECOND };
+        assert!(micros < limit, "{micros} us");
+    }
+}
+
+#[test]
+fn an_address_that_the_stack_has_outlasts_a_failure() {
+    let ours = Ipv4Cidr::new(ADDRESS, 24);
+    let ((failed, kept), _) = run(
+        LinkConfig::default(),
+        1,
+        &[SERVER],
+        |datagram| {
+            let message = Message::parse(&datagram.payload).unwrap();
+            let reply = with_file(lease_reply(SERVER, ADDRESS, &message), "f");
+            let discover = message.message_type() == Some(MessageType::Discover);
+            discover.then(|| from(&reply)).into_iter().collect()
+        },
+        async move |stack| {
+            stack.configure(&Ipv4Config {
+                address: ours,
+                router: None,
+                routes: vec![],
+                mtu: None,
+            });
+            (discover(&stack, &wish()).await.is_err(), stack.address())
+        },
+    );
+    assert_eq!((failed, kept), (true, Some(ours)));
 }
 
 #[test]

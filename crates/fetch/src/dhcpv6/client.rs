@@ -141,7 +141,9 @@ impl Client {
             (Exchange::Solicit, MessageType::Advertise) => {
                 self.advertised(source, server, (options, bytes), now);
             }
-            (Exchange::Solicit, MessageType::Reply) if options.rapid_commit() => {
+            (Exchange::Solicit, MessageType::Reply)
+                if self.identity.rapid_commit && options.rapid_commit() =>
+            {
                 self.replied(source, server, (options, bytes), None, now);
             }
             // Whatever it says, it has heard (section 18.2.10.3).
@@ -289,8 +291,11 @@ impl Client {
         self.choice = None;
     }
 
-    /// Back to the start, but not sooner than the next Solicit would have left.
+    /// Back to the start, but not sooner than the next Solicit would have left. Others go before a server that was requested from in vain.
     fn solicit_again(&mut self, now: Instant) {
+        if let Exchange::Request(offer) = &self.exchange {
+            self.offers.failed.push(offer.server.clone());
+        }
         self.begin(Exchange::Solicit, now);
         self.offers.proxy = None;
         self.transaction_id = self.transaction_id.wrapping_add(1) & 0x00ff_ffff;

@@ -33,6 +33,8 @@ pub(super) struct Identity {
     vendor_class: alloc::string::String,
     user_class: alloc::string::String,
     architecture: u16,
+    /// A server may give an address without being asked a second time (RFC 8415 section 18.2.1). No other server's offer is seen then.
+    pub(super) rapid_commit: bool,
 }
 
 impl Identity {
@@ -58,6 +60,7 @@ impl Identity {
             ),
             user_class: request.user_class.clone(),
             architecture: request.architecture,
+            rapid_commit: !request.want_boot_file,
         }
     }
 
@@ -104,7 +107,7 @@ impl Identity {
             _ => &[SOL_MAX_RT],
         };
         message.words(option::OPTION_REQUEST, &[&OPTION_REQUEST, own].concat());
-        if kind == MessageType::Solicit {
+        if kind == MessageType::Solicit && self.rapid_commit {
             message.option(option::RAPID_COMMIT, []);
         }
         message.words(option::ARCHITECTURE, &[self.architecture]);

@@ -22,6 +22,8 @@ pub(super) struct Offers {
     kept: Vec<Offer>,
     /// Boot information of a server that has no addresses to give.
     pub(super) proxy: Option<Lease6>,
+    /// The DUIDs of servers that gave no lease for a Request (RFC 8415 section 18.2.2 leaves it to the client which is asked then).
+    pub(super) failed: Vec<Vec<u8>>,
 }
 
 impl Offers {
@@ -45,25 +47,28 @@ impl Offers {
     /// Whether one need not wait for a better one: by its preference (RFC 8415 section 18.2.1), or as it has all that was asked for.
     pub(super) fn decided(&self, want_boot_file: bool) -> bool {
         self.kept.iter().any(|offer| {
-            offer.preference == u8::MAX
+            let complete = offer.preference == u8::MAX
                 || !want_boot_file
                 || offer.lease.boot_file.is_some()
-                || self.proxy.is_some()
+                || self.proxy.is_some();
+            complete && !self.failed.contains(&offer.server)
         })
     }
 
     /// Takes the best, the first of equals. None are left.
     pub(super) fn take_best(&mut self) -> Option<Offer> {
-        let rank = |offer: &Offer| (offer.lease.boot_file.is_some(), offer.preference);
-        core::mem::take(&mut self.kept)
-            .into_iter()
-            .reduce(|best, offer| {
-                if rank(&offer) > rank(&best) {
-                    offer
-                } else {
-                    best
-                }
-            })
+        let kept = core::mem::take(&mut self.kept);
+        let rank = |offer: &Offer| {
+            let new = !self.failed.contains(&offer.server);
+            (new, offer.lease.boot_file.is_some(), offer.preference)
+        };
+        kept.into_iter().reduce(|best, offer| {
+            if rank(&offer) > rank(&best) {
+                offer
+            } else {
+                best
+            }
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use wireboot_net::NetError;
-use wireboot_wire::tftp::BadOption;
+use wireboot_wire::tftp::{BadOption, ErrorCode};
 
 use super::ATTEMPTS;
 use crate::destination::DestinationError;
@@ -94,12 +94,28 @@ pub enum TftpError {
 }
 
 impl TftpError {
-    /// Whether the server may serve later: it cannot be reached or says nothing.
-    pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
-        matches!(
-            self,
-            Self::NoAnswer { .. } | Self::Refused { .. } | Self::Stalled { .. }
-        )
+    /// Whether the server may serve later: it cannot be reached, says nothing or has given up.
+    pub(super) fn is_of_a_server_to_wait_for(&self, arrived: bool) -> bool {
+        matches!(self, Self::NoAnswer { .. } | Self::Refused { .. }) || self.is_stall(arrived)
+    }
+
+    /// Whether the server has fallen silent, or gives up a transfer whose first blocks have `arrived`, for a reason of its own: it has a file
+    /// and no objection to the request.
+    pub(super) fn is_stall(&self, arrived: bool) -> bool {
+        match self {
+            Self::Stalled { .. } => true,
+            Self::Server { code, .. } => arrived && *code == ErrorCode::UNDEFINED.0,
+            _ => false,
+        }
+    }
+
+    /// Whether the server may serve a request with fewer options.
+    pub(super) fn is_of_options(&self) -> bool {
+        match self {
+            Self::BadOption { .. } => true,
+            Self::Server { code, .. } => *code == ErrorCode::OPTIONS.0,
+            _ => false,
+        }
     }
 }
 

@@ -39,6 +39,14 @@ fn request() -> DhcpRequest {
     }
 }
 
+/// For an address and no boot file.
+fn plain_request() -> DhcpRequest {
+    DhcpRequest {
+        want_boot_file: false,
+        ..request()
+    }
+}
+
 fn at(millis: i64) -> Instant {
     Instant::from_millis(millis)
 }
@@ -236,7 +244,7 @@ fn a_solicit_says_who_asks_and_for_what() {
     );
     assert_eq!(options.client_id().unwrap(), [&[0, 4][..], &UUID].concat());
     assert_eq!(options.server_id(), None);
-    assert!(options.rapid_commit());
+    assert_eq!(options.get(option::RAPID_COMMIT), None);
     assert_eq!(options.elapsed_time(), Some(0));
     let associations: Vec<_> = options.ia_na().map(|ia| (ia.iaid, ia.t1, ia.t2)).collect();
     assert_eq!(associations, [(IAID, 0, 0)]);
@@ -248,6 +256,8 @@ fn a_solicit_says_who_asks_and_for_what() {
     let classes: Vec<_> = options.vendor_classes().collect();
     assert_eq!(classes[0].enterprise_number, 343);
     assert_eq!(classes[0].classes, [b"HTTPClient:Arch:00016:UNDI:003000"]);
+    // Without a boot file to be named, one server's word is enough.
+    assert!(Bench::new(&plain_request()).last().options.rapid_commit());
     // Without a UUID it is the card.
     {
         let bench = Bench::new(&DhcpRequest {
@@ -336,6 +346,7 @@ fn solicits_are_repeated_as_the_rfc_says() {
         let elapsed = message.options.elapsed_time().unwrap();
         assert_eq!(i64::from(elapsed), time / 10);
         assert_eq!(message.transaction_id, 0x00ab_cdef);
+        assert_eq!(message.options.get(option::RAPID_COMMIT), None);
     }
     let mut bench = Bench::new(&DhcpRequest {
         patience: Some(Duration::from_secs(3)),
@@ -347,7 +358,7 @@ fn solicits_are_repeated_as_the_rfc_says() {
 
 /// A client that was given two addresses by rapid commit, of which a neighbour has the first.
 fn declining() -> Bench {
-    let mut bench = Bench::new(&request());
+    let mut bench = Bench::new(&plain_request());
     bench.now = 10;
     let rapid = Reply {
         rapid: true,
@@ -436,7 +447,7 @@ fn a_server_that_does_not_hear_of_it_is_asked_again_all_the_same() {
 
 #[test]
 fn a_reply_with_rapid_commit_is_the_lease() {
-    let mut bench = Bench::new(&request());
+    let mut bench = Bench::new(&plain_request());
     bench.hear(SERVER, &reply().url());
     assert_eq!(
         bench.until(100),
@@ -470,6 +481,11 @@ fn a_reply_with_rapid_commit_is_the_lease() {
         }
     );
     assert_eq!(bench.sent.len(), 1);
+    // Where it was not asked for, it counts for nothing either.
+    let mut bench = Bench::new(&request());
+    bench.hear(SERVER, &rapid);
+    assert_eq!(bench.until(900), None);
+    assert_eq!(bench.sent.len(), 1);
 }
 
 #[test]
@@ -501,10 +517,7 @@ fn a_complete_advertisement_is_taken_at_once() {
         assert!(lease.proxy_offer.is_empty());
         assert_eq!(lease.addresses, [ADDRESS]);
     }
-    let mut bench = Bench::new(&DhcpRequest {
-        want_boot_file: false,
-        ..request()
-    });
+    let mut bench = Bench::new(&plain_request());
     bench.hear(SERVER, &advertise());
     bench.turn();
     assert_eq!(bench.kinds(), [MessageType::Solicit, MessageType::Request]);
@@ -534,6 +547,10 @@ fn the_best_advertisement_is_taken() {
         ..advertise()
     };
     assert_eq!(chosen(&[(5, plain.clone())]), (0, 505));
+    assert_eq!(
+        chosen(&[(1, plain.clone()), (6, advertise().url())]),
+        (1, 6)
+    );
     assert_eq!(
         chosen(&[(5, plain.clone()), (300, plain.clone())]),
         (0, 505)
@@ -655,7 +672,7 @@ fn pixie_fail() {
         assert!(matches!(error, Dhcp6Error::NoAnswer { malformed: 1, .. }));
     }
     // 45234: name servers of one byte. The rest holds.
-    let mut bench = Bench::new(&request());
+    let mut bench = Bench::new(&plain_request());
     let client_id = bench.last().options.client_id().unwrap().to_vec();
     let mut out = Writer::new(MessageType::Reply, 0x00ab_cdef);
     out.option(option::CLIENT_ID, &client_id);
@@ -697,7 +714,7 @@ fn addresses_that_no_host_can_have_are_no_lease() {
             rapid: true,
             ..reply()
         };
-        let mut bench = Bench::new(&request());
+        let mut bench = Bench::new(&plain_request());
         bench.hear(SERVER, &lying);
         assert_eq!(bench.lease().addresses, [SECOND_ADDRESS], "{bad}");
     }
@@ -718,7 +735,7 @@ fn addresses_that_no_host_can_have_are_no_lease() {
         ..rapid
     };
     for bad in [expired, anothers, refused] {
-        let mut bench = Bench::new(&request());
+        let mut bench = Bench::new(&plain_request());
         bench.hear(SERVER, &bad);
         assert_eq!(bench.until(900), None);
     }
@@ -732,7 +749,7 @@ fn of_very_many_addresses_some_are_kept() {
         addresses: addresses(10).collect(),
         ..reply()
     };
-    let mut bench = Bench::new(&request());
+    let mut bench = Bench::new(&plain_request());
     bench.hear(SERVER, &rapid);
     assert_eq!(bench.lease().addresses, addresses(8).collect::<Vec<_>>());
 }
@@ -741,8 +758,8 @@ fn of_very_many_addresses_some_are_kept() {
 fn transactions_have_24_bits() {
     // The next one is 0.
     let last = || {
-        let mut bench = Bench::new(&request());
-        bench.client = Client::new(&request(), MAC, at(0), u32::MAX);
+        let mut bench = Bench::new(&plain_request());
+        bench.client = Client::new(&plain_request(), MAC, at(0), u32::MAX);
         bench.turn();
         assert_eq!(bench.last().transaction_id, 0x00ff_ffff);
         bench
@@ -818,7 +835,7 @@ fn a_refusal_is_told_and_asked_again_no_sooner() {
         );
     }
     // A reply to the request refuses: the next solicit leaves when it would have left anyway.
-    let mut bench = Bench::new(&request());
+    let mut bench = Bench::new(&plain_request());
     bench.hear(SERVER, &advertise().url());
     bench.turn();
     let refusal = Reply {
@@ -856,6 +873,49 @@ fn a_server_that_answers_no_request_is_given_up() {
         [Solicit, Request, Request, Request, Solicit]
     );
     assert_eq!(bench.error(), Dhcp6Error::NoReply { server: SERVER });
+}
+
+#[test]
+fn after_a_server_that_gave_no_lease_comes_another_one() {
+    let refusal = Reply {
+        status: Some(StatusCode::NOT_ON_LINK),
+        ..reply().from(OTHER_DUID)
+    };
+    let first = Reply {
+        preference: Some(255),
+        ..advertise().url().from(OTHER_DUID)
+    };
+    // What the other one advertises, and how long after the first that is requested.
+    for (second, wait) in [
+        (Some(advertise().url()), 5),
+        (Some(advertise()), 500),
+        (None, 500),
+    ] {
+        for refuses in [true, false] {
+            let mut bench = Bench::new(&request());
+            bench.hear(OTHER, &first);
+            bench.turn();
+            assert_eq!(bench.last().options.server_id(), Some(&OTHER_DUID[..]));
+            if refuses {
+                bench.hear(OTHER, &refusal);
+            }
+            while bench.last().kind != MessageType::Solicit {
+                assert_eq!(bench.until(bench.now + 1), None);
+            }
+            let began = bench.now;
+            bench.hear(OTHER, &first);
+            assert_eq!(bench.until(began + 5), None);
+            if let Some(second) = &second {
+                bench.hear(SERVER, second);
+            }
+            assert_eq!(bench.until(began + 600), None);
+            let (time, _) = bench.sent.last().unwrap();
+            assert_eq!(time - began, wait);
+            let chosen = second.as_ref().map_or(OTHER_DUID, |_| DUID);
+            assert_eq!(bench.last().kind, MessageType::Request);
+            assert_eq!(bench.last().options.server_id(), Some(&chosen[..]));
+        }
+    }
 }
 
 #[test]
@@ -970,7 +1030,7 @@ proptest! {
         flips in prop::collection::vec((0usize..220, any::<u8>()), 0..6),
         cut in 0usize..400, rapid in any::<bool>(), requesting in any::<bool>(),
     ) {
-        let mut bench = Bench::new(&request());
+        let mut bench = Bench::new(&DhcpRequest { want_boot_file: !rapid, ..request() });
         if requesting {
             bench.hear(SERVER, &advertise().url());
             bench.turn();

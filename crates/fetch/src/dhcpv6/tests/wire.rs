@@ -225,7 +225,10 @@ fn rapid() -> Reply {
 #[test]
 fn a_network_without_ipv4_gives_a_lease_at_once() {
     for router in [None, Some(0x80), Some(0xc0)] {
-        let replies = vec![(MessageType::Solicit, rapid())];
+        let replies = vec![
+            (MessageType::Solicit, advertise().url()),
+            (MessageType::Request, reply()),
+        ];
         let (result, micros, network) = asked(router, replies, request());
         let leases = result.unwrap();
         assert_eq!(leases.v4, None);
@@ -236,7 +239,7 @@ fn a_network_without_ipv4_gives_a_lease_at_once() {
         assert!(micros < 10_000, "{micros} us");
         // Both versions were asked in the same turn.
         assert_eq!(network.solicits, network.discovers);
-        assert_eq!(network.kinds, [MessageType::Solicit]);
+        assert_eq!(network.kinds, [MessageType::Solicit, MessageType::Request]);
     }
 }
 
@@ -263,10 +266,7 @@ fn a_stateless_network_gives_addresses_by_prefix_and_the_rest_by_dhcp() {
 
 #[test]
 fn a_router_alone_gives_an_address() {
-    let wanted = DhcpRequest {
-        want_boot_file: false,
-        ..request()
-    };
+    let wanted = plain_request();
     let (result, micros, _) = asked(Some(0), vec![], wanted);
     let lease = result.unwrap().v6.unwrap();
     assert_eq!(lease.addresses.len(), 1);
@@ -330,7 +330,7 @@ fn for_an_address_that_a_neighbour_has_comes_another_one() {
     ];
     let mut network = Network::new(None, replies);
     network.neighbors = vec![ADDRESS];
-    let (news, engine) = known(&mut network, request(), 3_000_000);
+    let (news, engine) = known(&mut network, plain_request(), 3_000_000);
     let [
         (first, News::V6(one)),
         (decided, News::Decided(Ok(leases))),
@@ -363,7 +363,7 @@ fn the_same_address_again_is_no_lease() {
     let mut network = Network::new(None, vec![(MessageType::Solicit, rapid())]);
     network.neighbors = vec![ADDRESS];
     network.insists = true;
-    let (news, engine) = known(&mut network, request(), 45_000_000);
+    let (news, engine) = known(&mut network, plain_request(), 45_000_000);
     let leases = news.iter().filter(|(_, one)| matches!(one, News::V6(_)));
     assert_eq!(leases.count(), 1);
     assert!(network.declined.len() >= 8, "{:?}", network.kinds);
@@ -372,10 +372,7 @@ fn the_same_address_again_is_no_lease() {
 
 #[test]
 fn an_address_of_a_prefix_that_a_neighbour_has_is_not_used() {
-    let wanted = DhcpRequest {
-        want_boot_file: false,
-        ..request()
-    };
+    let wanted = plain_request();
     let mut network = Network::new(Some(0), vec![]);
     let (news, _) = known(&mut network, wanted.clone(), 2_000_000);
     let Some((_, News::V6(lease))) = news.first() else {

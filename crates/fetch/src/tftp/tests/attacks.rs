@@ -27,6 +27,14 @@ fn data(block: u16, len: usize) -> Vec<u8> {
     packet
 }
 
+/// A block of 512 bytes of `file`, or what is left of it.
+fn data_of(file: &[u8], block: u16) -> Vec<u8> {
+    let rest = file.get((usize::from(block) - 1) * 512..).unwrap_or(&[]);
+    let mut packet = data_header(block).to_vec();
+    packet.extend(&rest[..rest.len().min(512)]);
+    packet
+}
+
 fn after(mut datagram: Datagram, micros: i64) -> Datagram {
     datagram.micros = micros;
     datagram
@@ -316,23 +324,48 @@ fn each_block_has_all_patience_again() {
 
 #[test]
 fn an_error_in_the_middle_ends_the_transfer() {
-    let ended = attacked(|query| match Packet::parse(&query.payload) {
-        Ok(Packet::Rrq(_)) => {
-            let mut error = vec![0, 5, 0, 0];
-            error.extend(b"the disk is gone\0");
-            vec![
-                answer(query, data(1, 512)),
-                after(answer(query, error), 5_000),
-            ]
+    // One that says nothing of the request is tried again. One before the first block is an answer to the request.
+    for (code, blocks, attempts) in [(0, 1, ATTEMPTS), (2, 1, 1), (0, 0, 1)] {
+        let mut requests = 0;
+        let ended = attacked(|query| match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) => {
+                requests += 1;
+                let mut error = vec![0, 5, 0, code];
+                error.extend(b"the disk is gone\0");
+                let first = answer(query, data(1, 512));
+                let mut answers = vec![first; blocks];
+                answers.push(after(answer(query, error), 5_000));
+                answers
+            }
+            _ => vec![],
+        });
+        assert!(
+            ended.error().contains("the disk is gone"),
+            "{}",
+            ended.error()
+        );
+        assert_eq!(requests, attempts, "error {code} after {blocks} blocks");
+        assert!(ended.micros < SECOND, "{} us", ended.micros);
+    }
+}
+
+#[test]
+fn a_server_that_gives_up_is_waited_for_with_patience() {
+    let limits = Limits {
+        patience: Duration::from_secs(60),
+        ..Limits::default()
+    };
+    let ended = attacked_within(limits, &[SERVER], |query| {
+        let serves = query.micros >= 20 * SECOND;
+        match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) => vec![answer(query, data(1, 512))],
+            Ok(Packet::Ack { block: 1 }) if serves => vec![answer(query, data(2, 7))],
+            Ok(Packet::Ack { block: 1 }) => vec![answer(query, b"\0\x05\0\0later\0".to_vec())],
+            _ => vec![],
         }
-        _ => vec![],
     });
-    assert!(
-        ended.error().contains("the disk is gone"),
-        "{}",
-        ended.error()
-    );
-    assert!(ended.micros < SECOND, "{} us", ended.micros);
+    assert_eq!(ended.bytes().len(), 519);
+    assert!(ended.micros >= 20 * SECOND, "{} us", ended.micros);
 }
 
 #[test]
@@ -471,6 +504,37 @@ fn more_than_was_asked_is_refused() {
             format!("the TFTP server answers {name}={value}, which this client did not ask for")
         );
         assert!(ended.micros < SECOND);
+    }
+}
+
+#[test]
+fn a_server_that_answers_an_option_wrongly_is_asked_more_plainly() {
+    let file: Vec<u8> = (0..5000).map(|at| (at / 7) as u8).collect();
+    for (wrong, times) in [
+        (("blksize", "1469"), 1),
+        (("blksize", "7"), 2),
+        (("windowsize", "0"), 1),
+        (("windowsize", "none"), 2),
+    ] {
+        let (mut requests, mut refusals) = (0, 0);
+        let mut serve = narrow(&file, 1500);
+        let ended = attacked(|query| {
+            refusals += usize::from(query.payload.starts_with(&[0, 5, 0, 8]));
+            requests += usize::from(is_request(query));
+            match (is_request(query), block_size(&query.payload)) {
+                (true, _) if requests <= times => vec![answer(query, oack(&[wrong]))],
+                // It has no options.
+                (true, None) => vec![answer(query, data_of(&file, 1))],
+                _ if requests > 2 => match Packet::parse(&query.payload) {
+                    Ok(Packet::Ack { block }) => vec![answer(query, data_of(&file, block + 1))],
+                    _ => vec![],
+                },
+                _ => serve(query),
+            }
+        });
+        assert_eq!(ended.bytes(), file, "{wrong:?}");
+        assert_eq!((requests, refusals), (times + 1, times), "{wrong:?}");
+        assert!(ended.micros < SECOND, "{} us", ended.micros);
     }
 }
 

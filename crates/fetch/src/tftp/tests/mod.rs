@@ -50,6 +50,8 @@ pub(crate) struct TftpServerScript {
     haunted: bool,
     /// Stops for good after this many blocks of the first transfer.
     dies_after: Option<u64>,
+    /// It says then that it stops.
+    last_words: Option<&'static str>,
     /// Time before each block but the first.
     delay: Duration,
     /// Sends each packet twice.
@@ -78,6 +80,7 @@ impl Default for TftpServerScript {
             refuse_options: false,
             haunted: false,
             dies_after: None,
+            last_words: None,
             delay: Duration::ZERO,
             stutters: false,
             silent: false,
@@ -234,6 +237,9 @@ impl Session {
                 if let Some(left) = dies {
                     if *left == 0 {
                         *dies = None;
+                        if let Some(text) = self.script.last_words {
+                            self.error(ErrorCode::UNDEFINED, text);
+                        }
                         return;
                     }
                     *left -= 1;
@@ -822,9 +828,42 @@ fn a_dead_server_is_reported_and_a_dying_one_asked_again() {
     assert_eq!(outcome.log.borrow().requests, 2);
 }
 
+/// As `wireboot serve` does when others wait for the slot.
+#[test]
+fn a_server_that_gives_up_is_asked_again() {
+    let script = TftpServerScript {
+        dies_after: Some(100),
+        last_words: Some("the slot is another's now"),
+        ..TftpServerScript::default()
+    };
+    let outcome = fetch(&script, LinkConfig::default(), 8);
+    assert_eq!(outcome.bytes(), script.file);
+    assert_eq!(outcome.log.borrow().requests, 2);
+    // Without a wait for what the server has said that it will not send.
+    assert!(outcome.micros < 100_000, "{} us", outcome.micros);
+}
+
+/// There are servers that know the option and not the size.
+#[test]
+fn a_size_of_nothing_is_none() {
+    for len in [0, 1, 2000, 1_200_000] {
+        let script = TftpServerScript {
+            announced_size: Some(0),
+            file: vec![5; len],
+            ..TftpServerScript::default()
+        };
+        let outcome = fetch(&script, LinkConfig::default(), 9);
+        assert_eq!(outcome.bytes(), script.file, "{len} bytes");
+        // The first block finds no memory, and is asked for again at once.
+        let retransmissions = outcome.result.as_ref().unwrap().retransmissions;
+        assert!(retransmissions <= 1, "{len} bytes: {retransmissions}");
+        assert!(outcome.micros < 100_000, "{len}: {} us", outcome.micros);
+    }
+}
+
 #[test]
 fn a_wrong_announcement_is_an_error() {
-    for size in [1_199_999, 1_200_001, 0, 10_000] {
+    for size in [1_199_999, 1_200_001, 1, 10_000] {
         let script = TftpServerScript {
             announced_size: Some(size),
             ..TftpServerScript::default()
