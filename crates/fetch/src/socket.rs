@@ -144,10 +144,12 @@ impl<B: Block + 'static> SocketPort<B> {
         }
     }
 
-    /// Nothing comes any more. A FIN may be followed by a reset, and by nothing else.
+    /// Nothing comes any more: memory without bytes is free. A FIN may be followed by a reset, and by nothing else.
     pub fn end(&mut self, ending: Ending) {
         if matches!(self.ending, None | Some(Ending::Finished)) {
             self.ending = Some(ending);
+            // Nobody fills what there is of it any more.
+            let _ = self.window.renew(0);
         }
     }
 
@@ -300,5 +302,37 @@ async fn send(
             Outgoing::Bytes(bytes) => stream.write_all(&bytes).await?,
             Outgoing::Fin => return stream.finish().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_net::Parts;
+    use wireboot_ring::{HeapBlock, prefix};
+
+    /// The other end may be there for long, as in TIME-WAIT.
+    #[test]
+    fn behind_the_end_there_is_memory_for_what_has_come_alone() {
+        let (mut socket, mut port) = socket::<HeapBlock>();
+        socket.reports.push(Report::Open).unwrap();
+        port.turn();
+        while port.wants_memory() {
+            port.give(prefix(HeapBlock::in_pieces(&[0; 100], 100)));
+        }
+        assert_eq!(port.window.pieces(), MEMORIES);
+        let mut memory = socket.window.next_piece().unwrap();
+        assert_eq!(memory.write(0, Parts::new(&[b"bytes"])), 5);
+        memory.commit(5);
+        drop(memory);
+        let ending = Ending::Finished;
+        socket.reports.push(Report::Ended(ending)).unwrap();
+        port.turn();
+        assert!(!port.wants_memory());
+        assert_eq!((port.window.pieces(), port.ready()), (1, 5));
+        let mut read = [0; 9];
+        assert_eq!((port.read(0, &mut read), &read[..5]), (5, &b"bytes"[..]));
+        port.release(5);
+        assert_eq!(port.window.pieces(), 0);
     }
 }

@@ -7,7 +7,7 @@ mod dhcpv6;
 mod fragments;
 mod groups;
 mod neighbor;
-mod packet;
+pub(crate) mod packet;
 mod tftp;
 mod udp;
 
@@ -66,6 +66,8 @@ pub struct Datagram {
 pub struct IcmpError {
     /// Whom that was for.
     pub about: IpAddr,
+    /// The port that it came from.
+    pub port: u16,
     /// The message, type first.
     pub message: Vec<u8>,
 }
@@ -275,12 +277,30 @@ impl Host {
     /// The next datagram that `wanted` wants, which the caller is shown. Those before it are nobody's. `None` at `end`.
     ///
     /// # Errors
-    /// [`Refusal::IcmpError`] about `peer`; [`Refusal::Aborted`].
+    /// As of [`Self::arrival`]; [`Refusal::Aborted`].
     fn datagram(
         &mut self,
         port: &mut dyn Port,
         end: Instant,
-        peer: Option<IpAddr>,
+        talk: Option<(IpAddr, Option<u16>)>,
+        wanted: impl Fn(&Self, &Datagram) -> bool,
+    ) -> Result<Option<Datagram>, Refusal> {
+        let found = self.arrival(port, end, talk, wanted)?;
+        if let Some(datagram) = &found {
+            show(port, true, &datagram.payload)?;
+        }
+        Ok(found)
+    }
+
+    /// The same without showing it. `talk`: whom the caller waits for, and at which port of ours, or any.
+    ///
+    /// # Errors
+    /// [`Refusal::IcmpError`] about what was sent there; [`Refusal::Aborted`].
+    fn arrival(
+        &mut self,
+        port: &mut dyn Port,
+        end: Instant,
+        talk: Option<(IpAddr, Option<u16>)>,
         wanted: impl Fn(&Self, &Datagram) -> bool,
     ) -> Result<Option<Datagram>, Refusal> {
         let found = self.wait(port, end, |host| {
@@ -289,21 +309,17 @@ impl Host {
                     return Some(Ok(datagram));
                 }
             }
-            let refused = peer.is_some_and(|peer| host.is_refused(peer));
+            let refused = talk.is_some_and(|(peer, local)| host.is_refused(peer, local));
             refused.then_some(Err(Refusal::IcmpError))
         })?;
-        let Some(datagram) = found.transpose()? else {
-            return Ok(None);
-        };
-        show(port, true, &datagram.payload)?;
-        Ok(Some(datagram))
+        found.transpose()
     }
 
-    /// Whether an ICMP error about `server` has come.
-    fn is_refused(&self, server: IpAddr) -> bool {
-        self.icmp_error
-            .as_ref()
-            .is_some_and(|error| error.about == server)
+    /// Whether an ICMP error has come about a datagram to `server`, from our port `local` if one is given.
+    fn is_refused(&self, server: IpAddr, local: Option<u16>) -> bool {
+        self.icmp_error.as_ref().is_some_and(|error| {
+            error.about == server && local.is_none_or(|local| local == error.port)
+        })
     }
 
     fn hear(&mut self, frame: &[u8], now: Instant) {
@@ -350,7 +366,8 @@ impl Host {
             packet::ICMPV6 if ip.source.is_ipv6() => {
                 let sum = packet::checksum(ip.source, ip.destination, ip.protocol, ip.payload);
                 if sum == 0 {
-                    self.hear_error(ip, &[1, 2, 3, 4], packet::IPV6);
+                    // Not type 2, Packet Too Big: it does not say that nobody is there.
+                    self.hear_error(ip, &[1, 3, 4], packet::IPV6);
                     self.hear_neighbor(ip);
                 }
             }
@@ -358,50 +375,21 @@ impl Host {
         }
     }
 
-    /// An ICMP error quotes the beginning of the packet that it is about.
+    /// An ICMP error quotes the beginning of the packet that it is about: a datagram of ours, where anybody waits for that.
     fn hear_error(&mut self, ip: &Ip<'_>, types: &[u8], version: [u8; 2]) {
         let Some((header, quoted)) = ip.payload.split_first_chunk::<8>() else {
             return;
         };
-        let ends = match version {
-            packet::IPV4 => match *quoted {
-                [
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    packet::UDP,
-                    _,
-                    _,
-                    a,
-                    b,
-                    c,
-                    d,
-                    e,
-                    f,
-                    g,
-                    h,
-                    ..,
-                ] => Some((IpAddr::from([a, b, c, d]), IpAddr::from([e, f, g, h]))),
-                _ => None,
-            },
-            _ => {
-                let address = |at: usize| {
-                    let bytes: Option<&[u8; 16]> = quoted.get(at..).and_then(<[u8]>::first_chunk);
-                    bytes.map(|&bytes| IpAddr::from(bytes))
-                };
-                address(8).zip(address(24))
-            }
+        let Some(quoted) = packet::quoted(version, quoted) else {
+            return;
         };
-        let Some((source, about)) = ends else { return };
-        if types.contains(&header[0]) && source == self.address {
+        if types.contains(&header[0])
+            && quoted.source == self.address
+            && let Some((port, _)) = packet::ports(&quoted)
+        {
             self.icmp_error = Some(IcmpError {
-                about,
+                about: quoted.destination,
+                port,
                 message: ip.payload.to_vec(),
             });
         }

@@ -46,7 +46,7 @@ impl Files for AnyFiles<'_> {
         self.now
     }
 
-    fn open(&mut self, url: &Url) -> Option<u64> {
+    fn open(&mut self, _: IpAddr, url: &Url) -> Option<u64> {
         let len = url.as_str().len() as u64;
         (!len.is_multiple_of(7)).then_some(len * 1000)
     }
@@ -95,7 +95,7 @@ pub fn fuzz_near_end(data: &[u8]) {
         script,
         now: Instant::ZERO,
     };
-    let mut near = NearEnd::new(Silence, files, LONGEST);
+    let mut near = NearEnd::new(Silence, files, LONGEST, [1; 32]);
     while let Some((&len, rest)) = data.split_first() {
         let (frame, rest) = rest.split_at(usize::from(len).min(rest.len()));
         data = rest;

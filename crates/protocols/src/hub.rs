@@ -15,8 +15,6 @@ pub struct Hub<L> {
     host_up: bool,
     for_loader: VecDeque<Vec<u8>>,
     for_host: VecDeque<Vec<u8>>,
-    /// The host has got a copy of the link's next frame.
-    copied: bool,
 }
 
 impl<L: Link> Hub<L> {
@@ -28,7 +26,6 @@ impl<L: Link> Hub<L> {
             host_up: false,
             for_loader: VecDeque::new(),
             for_host: VecDeque::new(),
-            copied: false,
         }
     }
 
@@ -41,7 +38,6 @@ impl<L: Link> Hub<L> {
         self.for_host.clear();
         if !self.up {
             self.link.set_up(up);
-            self.copied = false;
         }
     }
 
@@ -58,21 +54,12 @@ impl<L: Link> Hub<L> {
         if !self.host_up {
             return None;
         }
-        loop {
-            let frame = self.link.peek()?.to_vec();
-            self.link.skip();
-            let copied = core::mem::take(&mut self.copied);
-            if self.up && self.for_loader.len() < QUEUE {
-                if copied {
-                    self.for_loader.push_back(frame);
-                    continue;
-                }
-                self.for_loader.push_back(frame.clone());
-            }
-            if !copied {
-                return Some(frame);
-            }
+        let frame = self.link.peek()?.to_vec();
+        self.link.skip();
+        if self.up && self.for_loader.len() < QUEUE {
+            self.for_loader.push_back(frame.clone());
         }
+        Some(frame)
     }
 }
 
@@ -82,7 +69,6 @@ impl<L: Link> Link for Hub<L> {
         self.for_loader.clear();
         if !self.host_up {
             self.link.set_up(up);
-            self.copied = false;
         }
     }
 
@@ -94,22 +80,21 @@ impl<L: Link> Link for Hub<L> {
         if !self.up {
             return None;
         }
-        if !self.for_loader.is_empty() {
-            return self.for_loader.front().map(Vec::as_slice);
+        // What the host gets a copy of is looked at once: the link may show another frame the next time.
+        if self.for_loader.is_empty() && self.host_up && self.for_host.len() < QUEUE {
+            let frame = self.link.peek()?.to_vec();
+            self.link.skip();
+            self.for_host.push_back(frame.clone());
+            self.for_loader.push_back(frame);
         }
-        if self.host_up && !self.copied {
-            let frame = self.link.peek()?;
-            if self.for_host.len() < QUEUE {
-                self.for_host.push_back(frame.to_vec());
-            }
-            self.copied = true;
+        match self.for_loader.front() {
+            Some(frame) => Some(frame),
+            None => self.link.peek(),
         }
-        self.link.peek()
     }
 
     fn skip(&mut self) {
         if self.up && self.for_loader.pop_front().is_none() {
-            self.copied = false;
             self.link.skip();
         }
     }
@@ -149,13 +134,13 @@ mod tests {
         hub
     }
 
-    fn loader(hub: &mut Hub<Wire>) -> Option<u8> {
+    fn loader(hub: &mut Hub<impl Link>) -> Option<u8> {
         let byte = hub.peek().map(|frame| frame[0]);
         hub.skip();
         byte
     }
 
-    fn host(hub: &mut Hub<Wire>) -> Option<u8> {
+    fn host(hub: &mut Hub<impl Link>) -> Option<u8> {
         hub.receive().map(|frame| frame[0])
     }
 
@@ -172,6 +157,50 @@ mod tests {
         let heard = [(); 5].map(|()| loader(&mut both));
         assert_eq!(heard, [Some(2), Some(3), Some(4), Some(5), None]);
         assert_eq!((host(&mut both), host(&mut both)), (Some(5), None));
+    }
+
+    /// It shows another of its frames at each second look, as the near end may, which has some of its own.
+    #[derive(Default)]
+    struct Fickle {
+        frames: VecDeque<Vec<u8>>,
+        looks: u32,
+    }
+
+    impl Link for Fickle {
+        fn set_up(&mut self, _: bool) {}
+
+        fn send(&mut self, _: &[u8; 14], _: &[u8]) -> bool {
+            true
+        }
+
+        fn peek(&mut self) -> Option<&[u8]> {
+            self.looks += 1;
+            if self.looks.is_multiple_of(2) {
+                self.frames.rotate_left(1.min(self.frames.len()));
+            }
+            self.frames.front().map(Vec::as_slice)
+        }
+
+        fn skip(&mut self) {
+            self.frames.pop_front();
+        }
+    }
+
+    #[test]
+    fn each_hears_each_frame_once_whichever_the_link_shows() {
+        let mut both = Hub::new(Fickle::default());
+        both.link.frames = (1..=6).map(|byte| alloc::vec![byte]).collect();
+        both.set_up(true);
+        both.set_host_up(true);
+        let mut heard = [Vec::<u8>::new(), Vec::new()];
+        for _ in 0..6 {
+            heard[0].extend(loader(&mut both));
+            heard[1].extend(host(&mut both));
+        }
+        for mut heard in heard {
+            heard.sort_unstable();
+            assert_eq!(heard, [1, 2, 3, 4, 5, 6]);
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! To the loader this is its server: from its address, by the options that a server may grant or leave out, with the server's own error
 //! where it sends one, behind the blocks that came before it, and silent where it is. A file may be larger than the memory for it, of which
 //! parts that the loader has acknowledged are used again. What cannot be done exactly goes to the wire untouched: writes, other modes than octet,
-//! files for which there is no memory at all, everything else.
+//! reads from another address than the engine's or of a server that it has no way to, files for which there is no memory at all, everything
+//! else.
 
 mod datagram;
 pub mod download;
@@ -20,22 +21,21 @@ mod segment;
 pub mod tcp;
 mod tftp_server;
 
+use crate::base_code::packet;
 use crate::link::Link;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use datagram::Datagram;
 use frames::Frames;
 use tftp_server::{Outcome, Session};
 use wireboot_fetch::url::Url;
-use wireboot_net::Instant;
+use wireboot_net::{Instant, Random};
 use wireboot_wire::tftp;
 
 /// Transfers at the same time; what is asked for beyond goes to the wire.
 const SESSIONS: usize = 8;
-/// The first port that transfers come from (RFC 6335); no frame of the wire has it.
-const FIRST_PORT: u16 = 49152;
 
 /// Where the files come from.
 pub trait Files {
@@ -44,8 +44,8 @@ pub trait Files {
 
     /// Time on the clock of the engine that downloads.
     fn now(&self) -> Instant;
-    /// Begins to download `url`.
-    fn open(&mut self, url: &Url) -> Option<Self::File>;
+    /// Begins to download `url`, for who has the address `client`; `None` where it cannot, or not from there.
+    fn open(&mut self, client: IpAddr, url: &Url) -> Option<Self::File>;
     /// How far it is.
     fn progress(&mut self, file: &Self::File) -> Progress;
     /// Copies bytes of the file from `at` on, as many as have come without a gap and fit, and returns how many.
@@ -85,7 +85,7 @@ pub enum DownloadState {
     },
     /// The server says nothing, or no more.
     Silent,
-    /// The loader has to read it by its own means: there is no memory for it, or the server says what cannot be.
+    /// The loader has to read it by its own means: there is no memory for it, no way to the server, or that says what cannot be.
     ForTheWire,
 }
 
@@ -98,21 +98,21 @@ pub struct NearEnd<L, F: Files> {
     passed: VecDeque<(SocketAddr, Vec<u8>)>,
     /// That wait for the loader.
     frames: Frames,
-    next_port: u16,
+    random: Random,
     /// Longest frame that the loader takes, in bytes.
     longest: usize,
 }
 
 impl<L: Link, F: Files> NearEnd<L, F> {
-    /// On `link`, whose frames have at most `longest` bytes.
-    pub fn new(link: L, files: F, longest: usize) -> Self {
+    /// On `link`, whose frames have at most `longest` bytes. `seed`: for ports; unpredictable.
+    pub fn new(link: L, files: F, longest: usize, seed: [u8; 32]) -> Self {
         Self {
             link,
             files,
             sessions: Vec::new(),
             passed: VecDeque::new(),
             frames: Frames::default(),
-            next_port: FIRST_PORT,
+            random: Random::new(seed),
             longest,
         }
     }
@@ -168,11 +168,11 @@ impl<L: Link, F: Files> NearEnd<L, F> {
         let Ok(url) = Url::from_boot_file(server, request.filename) else {
             return false;
         };
-        let Some(file) = self.files.open(&url) else {
+        let Some(file) = self.files.open(client.ip(), &url) else {
             return false;
         };
-        let port = self.next_port;
-        self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
+        // Those that nobody has registered (RFC 6335, section 6). Nobody else shall know it.
+        let port = 0xc000 | self.random.next_u16();
         let room = self
             .longest
             .saturating_sub(datagram::headers(server) + tftp::DATA_HEADER_LEN);
@@ -222,6 +222,21 @@ impl<L: Link, F: Files> NearEnd<L, F> {
     }
 }
 
+/// Whether `frame` is for the loader's end of one of `sessions`, from the address of the server.
+fn is_ours<F>(sessions: &[Session<F>], frame: &[u8]) -> bool {
+    let Some((&[.., k0, k1], packet)) = frame.split_first_chunk::<14>() else {
+        return false;
+    };
+    let Some(ip) = packet::parse([k0, k1], packet) else {
+        return false;
+    };
+    packet::ports(&ip).is_some_and(|(_, port)| {
+        let client = SocketAddr::new(ip.destination, port);
+        let mut sessions = sessions.iter();
+        sessions.any(|one| one.client == client && one.server.ip() == ip.source)
+    })
+}
+
 impl<L: Link, F: Files> Link for NearEnd<L, F> {
     fn set_up(&mut self, up: bool) {
         self.end_all();
@@ -244,6 +259,16 @@ impl<L: Link, F: Files> Link for NearEnd<L, F> {
             self.turn(self.files.now());
         }
         if self.frames.is_empty() {
+            // The server itself has no part in these reads.
+            let sessions = &self.sessions;
+            while !sessions.is_empty()
+                && self
+                    .link
+                    .peek()
+                    .is_some_and(|frame| is_ours(sessions, frame))
+            {
+                self.link.skip();
+            }
             return self.link.peek();
         }
         self.frames.front()

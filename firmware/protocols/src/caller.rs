@@ -1,7 +1,7 @@
 //! What a caller hands over.
 
 use core::ffi::c_void;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use wireboot_net::MemoryBlock;
 
 /// A structure of a caller's. `None` for a pointer that cannot lead to one: null, or not aligned.
@@ -52,6 +52,15 @@ impl Buffer {
             len,
         })
     }
+
+    /// The same memory once more.
+    ///
+    /// # Safety
+    /// The new one is used for no byte before this one has been dropped.
+    pub(crate) unsafe fn again(&self) -> Self {
+        let Self { at, len } = *self;
+        Self { at, len }
+    }
 }
 
 impl Buffer {
@@ -67,8 +76,11 @@ impl Buffer {
         self.len == 0
     }
 
-    /// Copies as much of `bytes` as fits to its start.
+    /// Copies as much of `bytes` as fits to its start, unless that is where they are.
     pub fn fill(&mut self, bytes: &[u8]) {
+        if ptr::eq(self.at.as_ptr(), bytes.as_ptr()) {
+            return;
+        }
         let count = bytes.len().min(self.len);
         if let (Some(to), Some(from)) = (self.rest_mut(0).get_mut(..count), bytes.get(..count)) {
             to.copy_from_slice(from);
@@ -112,6 +124,17 @@ mod tests {
         assert_eq!((buffer.rest(7), buffer.rest(8)), (&[][..], &[][..]));
         buffer.fill(b"0123456789");
         assert_eq!(&memory, b"0123456\0");
+    }
+
+    #[test]
+    fn bytes_that_are_there_are_left_alone() {
+        let mut memory = *b"file";
+        // SAFETY: the array outlives the buffer.
+        let buffer = unsafe { Buffer::new(memory.as_mut_ptr().cast(), 4) }.unwrap();
+        // SAFETY: it is used for no byte.
+        let mut again = unsafe { buffer.again() };
+        again.fill(buffer.rest(0));
+        assert_eq!(buffer.rest(0), b"file");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::caller::Buffer;
 use crate::failure::Failure;
 use crate::offered::Offered;
-use crate::shared::{Network, SharedProtocolState};
+use crate::shared::{self, Network, SharedProtocolState};
 use crate::simple_network::status;
 use alloc::boxed::Box;
 use core::ffi::c_void;
@@ -113,7 +113,7 @@ unsafe extern "efiapi" fn load_file(
 /// Returns the file's size. Without memory that is what is asked for.
 fn load(network: &mut dyn Network, url: &Url, memory: Option<Buffer>) -> Result<usize, Refusal> {
     let result = match memory {
-        Some(memory) => network.read(url, memory),
+        Some(memory) => shared::read(network, url, memory),
         None => network
             .size(url)
             .and_then(|size| Err(Failure::TooSmall(size))),

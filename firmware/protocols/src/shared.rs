@@ -10,6 +10,7 @@ use core::cell::{Cell, RefCell, RefMut};
 use core::net::IpAddr;
 use uefi::{Handle, Status};
 use uefi_raw::Event;
+use wireboot_fetch::File;
 use wireboot_fetch::url::Url;
 use wireboot_net::Instant;
 use wireboot_protocols::Refusal;
@@ -37,11 +38,12 @@ pub trait Network: Exchanges {
     /// # Errors
     /// Why it cannot be told.
     fn size(&mut self, url: &Url) -> Result<u64, Failure>;
-    /// Downloads the file at `url` into `buffer`. Returns its size in bytes, once nobody holds the buffer.
+    /// Downloads the file at `url`, no longer than `buffer`: into that, or to other memory where its size is told late, or the transfer has begun
+    /// anew. Returns once nobody holds the buffer, unless it is the file's memory.
     ///
     /// # Errors
     /// Why not; nobody holds the buffer any more either.
-    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure>;
+    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<File, Failure>;
     /// The interface has these settings from now on, of one IP version.
     fn set_interface(&mut self, settings: &Settings);
     /// Boot services end: stops all, without memory of the firmware's.
@@ -54,6 +56,18 @@ pub trait Network: Exchanges {
     fn hold_as_driver(&mut self) -> Result<Option<Handle>, Status>;
     /// Others get the card: stops all that runs on it, for good.
     fn let_go(&mut self);
+}
+
+/// Has `network` read the file at `url`, and sees to it that it is in `buffer`. Returns its size in bytes.
+///
+/// # Errors
+/// Why it is not.
+pub(crate) fn read(network: &mut dyn Network, url: &Url, buffer: Buffer) -> Result<u64, Failure> {
+    // SAFETY: it is filled only where the file is in other memory, and then nobody holds the buffer any more (`Network::read`).
+    let mut place = unsafe { buffer.again() };
+    let file = network.read(url, buffer)?;
+    place.fill(file.content());
+    Ok(file.len)
 }
 
 /// Who we are on the network.

@@ -108,7 +108,8 @@ pub fn offer(
     })));
     let link: Box<dyn Link> = if near_end {
         let longest = MEDIA_HEADER + usize::from(MTU);
-        let files = NearEnd::new(port, network.clone(), longest);
+        let (seed, _) = random::seed();
+        let files = NearEnd::new(port, network.clone(), longest, seed);
         let (secret, _) = random::seed();
         let (secret, _) = secret.split_first_chunk().ok_or(Error::Nothing)?;
         Box::new(NearTcp::new(files, network.clone(), longest, *secret))
@@ -313,7 +314,7 @@ impl efi_protocols::Network for SharedLoaderNetwork {
         self.0.borrow_mut().size(url)
     }
 
-    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure> {
+    fn read(&mut self, url: &Url, buffer: Buffer) -> Result<File, Failure> {
         self.0.borrow_mut().read(url, buffer)
     }
 

@@ -26,9 +26,9 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// A packet, or a fragment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ip<'a> {
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
+pub(crate) struct Ip<'a> {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
     pub(super) protocol: u8,
     pub(super) hops: u8,
     pub(super) payload: &'a [u8],
@@ -37,7 +37,7 @@ pub(super) struct Ip<'a> {
 
 /// Which part of its packet a fragment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fragment {
+pub(crate) struct Fragment {
     pub(super) id: u32,
     /// In bytes.
     pub(super) offset: usize,
@@ -66,15 +66,31 @@ pub(super) fn icmp_checksum(message: &[u8]) -> u16 {
 }
 
 /// Reads a packet of the given Ethertype; `None` where it is damaged or none of IP.
-pub(super) fn parse(kind: [u8; 2], packet: &[u8]) -> Option<Ip<'_>> {
+pub(crate) fn parse(kind: [u8; 2], packet: &[u8]) -> Option<Ip<'_>> {
+    read(kind, packet, false)
+}
+
+/// The same of what an ICMP error quotes: the beginning of a packet, whose header others may have changed on its way.
+pub(super) fn quoted(kind: [u8; 2], packet: &[u8]) -> Option<Ip<'_>> {
+    read(kind, packet, true)
+}
+
+fn read(kind: [u8; 2], packet: &[u8], quoted: bool) -> Option<Ip<'_>> {
     match kind {
-        IPV4 => parse4(packet),
-        IPV6 => parse6(packet),
+        IPV4 => parse4(packet, quoted),
+        IPV6 => parse6(packet, quoted),
         _ => None,
     }
 }
 
-fn parse4(packet: &[u8]) -> Option<Ip<'_>> {
+/// The ports of a datagram, source first, or of its first fragment; `None` for anything else.
+pub(crate) fn ports(ip: &Ip<'_>) -> Option<(u16, u16)> {
+    let begins = ip.fragment.is_none_or(|part| part.offset == 0);
+    (begins && ip.protocol == UDP).then_some(())?;
+    Some((word(ip.payload, 0)?, word(ip.payload, 2)?))
+}
+
+fn parse4(packet: &[u8], quoted: bool) -> Option<Ip<'_>> {
     let header: &[u8; IPV4_HEADER] = packet.first_chunk()?;
     let [
         first,
@@ -100,9 +116,10 @@ fn parse4(packet: &[u8]) -> Option<Ip<'_>> {
     ] = *header;
     let len = usize::from(u16::from_be_bytes([l0, l1]));
     let header_len = usize::from(first & 0xf) * 4;
-    let whole = packet.get(..len)?;
+    let whole = if quoted { packet } else { packet.get(..len)? };
     let (header, payload) = whole.split_at_checked(header_len)?;
-    if first >> 4 != 4 || header_len < IPV4_HEADER || compute(0, header) != 0 {
+    let damaged = !quoted && compute(0, header) != 0;
+    if first >> 4 != 4 || header_len < IPV4_HEADER || damaged {
         return None;
     }
     let flags = u16::from_be_bytes([f0, f1]);
@@ -122,12 +139,16 @@ fn parse4(packet: &[u8]) -> Option<Ip<'_>> {
     })
 }
 
-fn parse6(packet: &[u8]) -> Option<Ip<'_>> {
+fn parse6(packet: &[u8], quoted: bool) -> Option<Ip<'_>> {
     let (header, rest) = packet.split_first_chunk::<IPV6_HEADER>()?;
     let [first, _, _, _, l0, l1, mut protocol, hops, addresses @ ..] = *header;
     let (source, destination) = addresses.split_first_chunk::<16>()?;
     let destination = destination.first_chunk::<16>()?;
-    let mut payload = rest.get(..u16::from_be_bytes([l0, l1]).into())?;
+    let mut payload = if quoted {
+        rest
+    } else {
+        rest.get(..usize::from(u16::from_be_bytes([l0, l1])))?
+    };
     if first >> 4 != 6 {
         return None;
     }

@@ -24,6 +24,8 @@ type Service = Box<dyn FnMut(&Datagram) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)
 #[derive(Default)]
 struct Wire {
     now: Instant,
+    /// So much later it is at each look at the clock.
+    step: Duration,
     peers: Vec<IpAddr>,
     services: BTreeMap<u16, Service>,
     to_host: VecDeque<Vec<u8>>,
@@ -33,6 +35,8 @@ struct Wire {
     shown: Vec<(bool, Vec<u8>)>,
     /// Packets that may be shown before the caller wants an end.
     patience: Option<usize>,
+    /// How long the caller looks at each.
+    thinks: Duration,
     /// Frames of the host's that are lost, by their number.
     lost: Vec<usize>,
     /// There is no link.
@@ -52,6 +56,7 @@ impl Wire {
     fn new(peers: &[&str]) -> Self {
         Self {
             peers: peers.iter().map(|text| ip(text)).collect(),
+            step: STEP,
             mtu: 1500,
             ..Self::default()
         }
@@ -180,7 +185,7 @@ impl Wire {
 
 impl Port for Wire {
     fn now(&mut self) -> Instant {
-        self.now += STEP;
+        self.now += self.step;
         if let (Some(payload), Some(to)) = (self.flood.clone(), self.spoken) {
             self.datagram("10.0.0.9:3000".parse().unwrap(), to, &payload);
         }
@@ -207,6 +212,7 @@ impl Port for Wire {
     fn show(&mut self, received: bool, packet: &[u8]) -> bool {
         if !packet.is_empty() {
             self.shown.push((received, packet.to_vec()));
+            self.now += self.thinks;
         }
         self.patience.is_none_or(|most| self.shown.len() <= most)
     }
@@ -857,6 +863,40 @@ fn a_server_that_repeats_itself_is_given_up() {
         let waited = wire.now - before;
         assert!(waited < Duration::from_secs(11), "{waited:?}");
     }
+}
+
+/// [`wireboot_fetch::Floor`]: a server that gets on in time each time, by one block, is not kept for ever. What the caller takes to look at
+/// packets is none of its time.
+#[test]
+fn a_server_that_hardly_gets_on_is_given_up() {
+    const LEN: usize = 50 * 512;
+    let slow = || {
+        let (mut wire, _) = tftp(alloc::vec![6; LEN], true);
+        let mut served = wire.services.remove(&3000).unwrap();
+        let mut asked = 0_u32;
+        // Asked each two seconds.
+        let late = move |datagram: &Datagram| {
+            asked += 1;
+            if asked.is_multiple_of(5) {
+                served(datagram)
+            } else {
+                Vec::new()
+            }
+        };
+        wire.services.insert(3000, Box::new(late));
+        wire
+    };
+    let mut wire = slow();
+    assert_eq!(read(&mut wire, &BOOT, None).0, Err(Refusal::Timeout));
+    assert!(wire.now < Instant::from_secs(60), "{:?}", wire.now);
+    let mut wire = slow();
+    let written = host("10.0.0.1").tftp_write(&mut wire, &BOOT, &[6; LEN]);
+    assert_eq!(written, Err(Refusal::Timeout));
+    assert!(wire.now < Instant::from_secs(60), "{:?}", wire.now);
+    let (mut wire, _) = tftp(alloc::vec![6; LEN], true);
+    wire.thinks = Duration::from_millis(500);
+    assert_eq!(read(&mut wire, &BOOT, None).0, Ok(LEN as u64));
+    assert!(wire.now > Instant::from_secs(40));
 }
 
 /// Somebody else on the server's host, whose packets are not those of the transfer.
@@ -1622,6 +1662,7 @@ fn a_strange_packet_in_the_middle_is_nobodys() {
 fn numbers_of_blocks_wrap() {
     const BLOCKS: u64 = 65_540;
     let mut wire = Wire::new(&["10.0.0.9"]);
+    wire.step = Duration::from_micros(100);
     wire.serve_from(69, 3000, |_| Some(b"\0\x06blksize\x008\0".to_vec()));
     let mut block = 0_u64;
     wire.serve(3000, move |datagram| {
@@ -1821,25 +1862,91 @@ fn an_icmp_error_about_another_ends_nothing() {
     assert_eq!(written, Err(Refusal::IcmpError));
 }
 
-/// RFC 4443, sections 3.1 to 3.4: eight bytes, then as much of the packet as fits.
+/// RFC 4443, sections 3.1, 3.3 and 3.4: eight bytes, then as much of the packet as fits.
 #[test]
 fn an_icmpv6_error_ends_what_it_is_about() {
-    for kind in [1, 2, 3, 4] {
+    for kind in [1, 3, 4] {
         let mut wire = Wire::new(&["fd00::9"]);
         let mut host = host("fd00::1");
         host.udp_write(&mut wire, &outgoing("[fd00::9]:7", b"x"))
             .unwrap();
-        let mut message = alloc::vec![kind, 0, 0, 0, 0, 0, 0, 0];
-        message.extend(&wire.sent.last().unwrap()[14..]);
-        wire.icmp6(ip("fd00::9"), ip("fd00::1"), message);
-        let from = Expected {
-            source: Some(ip("fd00::9")),
-            ..ANYTHING
-        };
-        let read = host.udp_read(&mut wire, &from);
+        let sent = wire.sent.last().unwrap()[14..].to_vec();
+        wire.icmp6(ip("fd00::9"), ip("fd00::1"), quoting(kind, &sent));
+        let read = host.udp_read(&mut wire, &at_2000("fd00::9"));
         assert_eq!(read, Err(Refusal::IcmpError), "{kind}");
         assert_eq!(host.icmp_error().unwrap().about, ip("fd00::9"));
     }
+}
+
+/// An ICMPv6 error of this type, without its checksum.
+fn quoting(kind: u8, packet: &[u8]) -> Vec<u8> {
+    [&[kind, 0, 0, 0, 0, 0, 0, 0][..], packet].concat()
+}
+
+/// What a caller waits for who has sent from port 2000.
+fn at_2000(from: &str) -> Expected {
+    Expected {
+        destination_port: Some(2000),
+        source: Some(ip(from)),
+        ..ANYTHING
+    }
+}
+
+/// One that comes late is about what was sent from another port; and TCP has its own.
+#[test]
+fn an_icmp_error_about_another_port_or_protocol_ends_nothing() {
+    let mut wire = Wire::new(&["10.0.0.9", "fd00::9"]);
+    let mut four = host("10.0.0.1");
+    four.udp_write(&mut wire, &outgoing("10.0.0.9:7", b"x"))
+        .unwrap();
+    let sent = wire.sent.last().unwrap().clone();
+    let mut of_another = sent.clone();
+    of_another[14 + 20..][..2].copy_from_slice(&2001_u16.to_be_bytes());
+    // What stands where ports would, but for the options before them, or in the middle of a datagram.
+    let mut with_options = of_another.clone();
+    with_options[14] = 0x46;
+    let mut in_the_middle = sent.clone();
+    in_the_middle[14 + 7] = 1;
+    for frame in [of_another, with_options, in_the_middle] {
+        wire.to_host.push_back(unreachable(&frame, "10.0.0.9"));
+        let read = four.udp_read(&mut wire, &at_2000("10.0.0.9"));
+        assert_eq!(read, Err(Refusal::Timeout));
+    }
+    let mut options = sent[..34].to_vec();
+    options[14] = 0x46;
+    options.extend([1, 1, 1, 0]);
+    options.extend(&sent[34..]);
+    wire.to_host.push_back(unreachable(&options, "10.0.0.9"));
+    let read = four.udp_read(&mut wire, &at_2000("10.0.0.9"));
+    assert_eq!(read, Err(Refusal::IcmpError));
+    let mut six = host("fd00::1");
+    six.udp_write(&mut wire, &outgoing("[fd00::9]:7", b"x"))
+        .unwrap();
+    let sent = wire.sent.last().unwrap()[14..].to_vec();
+    let (mut of_another, mut of_tcp) = (sent.clone(), sent.clone());
+    of_another[40..42].copy_from_slice(&2001_u16.to_be_bytes());
+    of_tcp[6] = 6;
+    // Packet Too Big is about no port.
+    for (kind, packet) in [(1, of_another), (1, of_tcp.clone()), (2, of_tcp), (2, sent)] {
+        wire.icmp6(ip("fd00::9"), ip("fd00::1"), quoting(kind, &packet));
+        let read = six.udp_read(&mut wire, &at_2000("fd00::9"));
+        assert_eq!(read, Err(Refusal::Timeout), "{kind}");
+    }
+}
+
+/// A transfer has a port of its own.
+#[test]
+fn an_icmp_error_about_another_port_ends_no_transfer() {
+    let (mut wire, _) = tftp(alloc::vec![6; 1200], true);
+    let mut host = host("10.0.0.1");
+    host.udp_write(&mut wire, &outgoing("10.0.0.9:7", b"x"))
+        .unwrap();
+    let error = unreachable(wire.sent.last().unwrap(), "10.0.0.9");
+    wire.to_host.push_back(error);
+    // Its request is lost, so that it waits.
+    wire.lost = alloc::vec![wire.sent.len()];
+    let read = host.tftp_read(&mut wire, &BOOT, Source::File, None, &mut |_, _| {});
+    assert_eq!(read, Ok(1200));
 }
 
 /// RFC 768; RFC 8200, section 8.1; RFC 791, section 3.1.

@@ -5,11 +5,12 @@ use super::{Datagram, Host, Port, TftpError, show};
 use crate::Refusal;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use wireboot_fetch::Floor;
 use wireboot_net::{Duration, Instant};
 use wireboot_wire::tftp::{self, Options, Packet, Request, TransferOptions};
 
 /// How long an answer may take before it is asked for again, and how long a transfer may get nowhere, whatever the server sends: "up to 10
-/// seconds" (UEFI 2.10, section 24.3.6).
+/// seconds" (UEFI 2.10, section 24.3.6). One that hardly gets on ends, too ([`Floor`]).
 const RETRY: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(10);
 const WRITE: u8 = 2;
@@ -46,6 +47,9 @@ struct Session {
     sent: Instant,
     /// When the transfer last got on.
     got_on: Instant,
+    /// How long the server was waited for since enough had come last ([`Floor`]), and how many bytes have come since.
+    waited: Duration,
+    came: u64,
     block_size: u16,
 }
 
@@ -70,6 +74,15 @@ fn request(what: &Transfer<'_>, operation: u8, size: u64) -> Vec<u8> {
 }
 
 impl Session {
+    /// So many bytes more have come, or have arrived there.
+    fn gets_on(&mut self, bytes: usize, now: Instant) {
+        self.got_on = now;
+        self.came += bytes as u64;
+        if self.came >= Floor::default().bytes {
+            (self.came, self.waited) = (0, Duration::ZERO);
+        }
+    }
+
     fn hears(&mut self, options: &TransferOptions, asked: Option<u16>) -> Result<(), Refusal> {
         if let Some(granted) = options.block_size {
             let asked = asked.unwrap_or(tftp::DEFAULT_BLOCK_SIZE);
@@ -101,6 +114,8 @@ impl Host {
             last: request,
             sent: now,
             got_on: now,
+            waited: Duration::ZERO,
+            came: 0,
             block_size: tftp::DEFAULT_BLOCK_SIZE,
         })
     }
@@ -114,12 +129,13 @@ impl Host {
         self.datagram_to(port, from, to, None, [&[], &session.last], true)
     }
 
-    /// The server's next packet, from a port of its that may be the one. Asks again where it is silent.
+    /// The server's next packet, from a port of its that may be the one. Asks again where it is silent. The caller's time to look at packets
+    /// is none of the server's.
     fn answer(&mut self, port: &mut dyn Port, session: &mut Session) -> Result<Datagram, Refusal> {
         loop {
             let over = session.got_on + PATIENCE;
             let now = port.now();
-            if now >= over {
+            if now >= over || session.waited >= Floor::default().within {
                 return Err(Refusal::Timeout);
             }
             if now >= session.sent + RETRY {
@@ -127,12 +143,16 @@ impl Host {
             }
             let end = (session.sent + RETRY).min(over);
             let (local, peer, server) = (session.local, session.peer, session.server);
-            let found = self.datagram(port, end, Some(server), |_, datagram| {
+            let began = port.now();
+            let talk = Some((server, Some(local)));
+            let found = self.arrival(port, end, talk, |_, datagram| {
                 datagram.destination.port() == local
                     && datagram.source.ip() == server
                     && peer.is_none_or(|peer| peer == datagram.source.port())
             })?;
+            session.waited += port.now() - began;
             if let Some(datagram) = found {
+                show(port, true, &datagram.payload)?;
                 let packet = Packet::parse(&datagram.payload);
                 if let Ok(Packet::Error { code, text }) = packet {
                     self.tftp_error = Some(TftpError {
@@ -210,7 +230,7 @@ impl Host {
                     }
                     received = end;
                     next = next.wrapping_add(1);
-                    session.got_on = port.now();
+                    session.gets_on(payload.len(), port.now());
                     session.last = tftp::ack(block).to_vec();
                     if payload.len() < session.block_size.into() {
                         // Where it is lost, the server gives up by itself.
@@ -249,6 +269,7 @@ impl Host {
         self.say(port, &mut session)?;
         loop {
             let answer = self.answer(port, &mut session)?;
+            let before = at;
             match Packet::parse(&answer.payload) {
                 Ok(Packet::Oack(options)) if !begun => {
                     session.peer = Some(answer.source.port());
@@ -276,7 +297,7 @@ impl Host {
             }
             session.peer = Some(answer.source.port());
             begun = true;
-            session.got_on = port.now();
+            session.gets_on(at - before, port.now());
             block = block.wrapping_add(1);
             let rest = bytes.get(at..).unwrap_or_default();
             let part = rest.get(..session.block_size.into()).unwrap_or(rest);

@@ -167,7 +167,7 @@ impl Host {
             what.may_fragment,
         )?;
         self.listen(port)?;
-        if self.is_refused(what.to.ip()) {
+        if self.is_refused(what.to.ip(), Some(number)) {
             return Err(Refusal::IcmpError);
         }
         Ok(number)
@@ -205,7 +205,9 @@ impl Host {
         expected: &Expected,
     ) -> Result<Datagram, Refusal> {
         let end = port.now() + READING;
-        let found = self.datagram(port, end, expected.source, |host, datagram| {
+        let local = expected.destination_port;
+        let talk = expected.source.map(|source| (source, local));
+        let found = self.datagram(port, end, talk, |host, datagram| {
             expected.is(host, datagram)
         })?;
         found.ok_or(Refusal::Timeout)

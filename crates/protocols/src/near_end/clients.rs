@@ -8,7 +8,7 @@ use crate::near_end::download::Download;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::RefCell;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::Ipv4Addr;
 use proptest::prelude::*;
 use server::{FaultyTftpScript, Stop, serve};
 use std::vec;
@@ -101,8 +101,11 @@ impl Files for Net {
         Instant::from_micros(self.0.borrow().clock.now())
     }
 
-    fn open(&mut self, url: &Url) -> Option<Job> {
+    fn open(&mut self, client: IpAddr, url: &Url) -> Option<Job> {
         let world = &mut *self.0.borrow_mut();
+        if client != IpAddr::V4(US) {
+            return None;
+        }
         world.opened += 1;
         let job = world.opened;
         let (url, patience) = (url.as_str().into(), Duration::ZERO);
@@ -176,6 +179,19 @@ impl Client {
             cancels: None,
         }
     }
+
+    fn request(&self) -> Vec<u8> {
+        let mut request = Vec::new();
+        let (filename, mode) = ("boot/file", "octet");
+        let options = Options::new(self.options);
+        Packet::Rrq(Request {
+            filename,
+            mode,
+            options,
+        })
+        .emit(&mut request);
+        request
+    }
 }
 
 /// What a loader got.
@@ -224,7 +240,7 @@ impl Fixture {
             opened: 0,
         })));
         let mut link: Box<dyn Link> = if near_end {
-            Box::new(NearEnd::new(port, net.clone(), 1514))
+            Box::new(NearEnd::new(port, net.clone(), 1514, [3; 32]))
         } else {
             Box::new(port)
         };
@@ -267,10 +283,11 @@ impl Fixture {
     }
 
     fn send(&mut self, port: u16, bytes: &[u8]) {
-        let (us, to) = (
-            SocketAddr::from((US, PORT)),
-            SocketAddr::from((SERVER, port)),
-        );
+        self.send_to((SERVER, port).into(), bytes);
+    }
+
+    fn send_to(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let us = SocketAddr::from((US, PORT));
         let frame = datagram::answer(
             &mut Frames::default(),
             &self.header,
@@ -312,15 +329,7 @@ impl Fixture {
 
     /// Reads the file as RFC 1350, 2347 and 7440 say.
     fn read(&mut self, client: &Client) -> Got {
-        let mut request = Vec::new();
-        let (filename, mode) = ("boot/file", "octet");
-        let options = Options::new(client.options);
-        Packet::Rrq(Request {
-            filename,
-            mode,
-            options,
-        })
-        .emit(&mut request);
+        let request = client.request();
         self.send(tftp::PORT, &request);
         let mut got = Got {
             file: Vec::new(),
@@ -522,6 +531,20 @@ fn a_loader_cancels() {
         let got = both(&client, &FaultyTftpScript::new(600_000), Faults::default());
         assert_eq!(got.end, ReadEnd::Cancelled);
     }
+}
+
+/// By another router than the engine has, perhaps: the request goes to the wire, and said again it goes the same way.
+#[test]
+fn a_server_that_the_engine_cannot_reach_is_asked_by_the_wire() {
+    let mut fixture = Fixture::new(true, FaultyTftpScript::new(10), Faults::default());
+    for _ in 0..3 {
+        let far = Ipv4Addr::new(10, 9, 9, 9);
+        fixture.send_to((far, tftp::PORT).into(), &GRUB.request());
+        fixture.wait(SECOND);
+        assert!(fixture.receive().is_none());
+    }
+    let world = fixture.net.0.borrow();
+    assert_eq!((world.opened, world.downloads.len()), (1, 0));
 }
 
 #[test]

@@ -104,8 +104,10 @@ impl<B: Block + 'static> Download<B> {
         let (len, end) = match result {
             Ok(len) => (Some(len), DownloadState::Whole),
             Err(FetchError::Tftp { error, .. }) => match &**error {
-                // No memory was asked for.
-                TftpError::WrongSize { .. } if !self.coming => (None, DownloadState::ForTheWire),
+                // No memory was asked for, as the size cannot be, or the server cannot be reached from here.
+                TftpError::WrongSize { .. } | TftpError::Net(_) if !self.coming => {
+                    (None, DownloadState::ForTheWire)
+                }
                 // The reader was told the size, and sees it.
                 TftpError::WrongSize { received, .. } => (Some(*received), DownloadState::Whole),
                 TftpError::Server { code, text } => {
@@ -187,7 +189,10 @@ impl<B: Block + 'static> Download<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::boxed::Box;
     use alloc::vec;
+    use wireboot_fetch::url::Url;
+    use wireboot_net::NetError;
     use wireboot_ring::{HeapBlock, prefix};
 
     fn piece(bytes: usize) -> Option<Piece<HeapBlock>> {
@@ -217,6 +222,27 @@ mod tests {
         drop(one.begin(piece).unwrap());
         one.finish(Ok(0));
         assert_eq!(one.progress().state, DownloadState::Whole);
+    }
+
+    #[test]
+    fn a_server_that_the_engine_has_no_way_to_is_asked_by_the_loader() {
+        let error = |error| FetchError::Tftp {
+            url: Url::parse("tftp://10.9.9.9/file").unwrap(),
+            servers: vec![],
+            error: Box::new(error),
+        };
+        let unreachable = error(TftpError::Net(NetError::Unreachable));
+        let mut one = Download::<HeapBlock>::new(1 << 20);
+        one.finish(Err(&unreachable));
+        assert_eq!(one.progress().state, DownloadState::ForTheWire);
+        // In the middle there is no way to the server any more.
+        let mut one = Download::new(1 << 20);
+        drop(one.begin(piece).unwrap());
+        one.finish(Err(&unreachable));
+        assert_eq!(one.progress().state, DownloadState::Silent);
+        let mut one = Download::<HeapBlock>::new(1 << 20);
+        one.finish(Err(&error(TftpError::Stalled { received: 0 })));
+        assert_eq!(one.progress().state, DownloadState::Silent);
     }
 
     #[test]

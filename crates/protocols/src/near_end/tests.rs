@@ -3,7 +3,6 @@
 use super::*;
 use alloc::rc::Rc;
 use core::cell::RefCell;
-use core::net::IpAddr;
 use proptest::prelude::*;
 use smoltcp::wire::{EthernetFrame, Ipv4Packet, Ipv6Packet, UdpPacket};
 use std::collections::VecDeque;
@@ -30,6 +29,8 @@ struct World {
     /// Frames that came from it.
     arrived: VecDeque<Vec<u8>>,
     full: bool,
+    /// The engine's.
+    address: IpAddr,
 }
 
 /// The world, for files, link and test together.
@@ -68,8 +69,11 @@ impl Files for FakeFiles {
         self.0.borrow().now
     }
 
-    fn open(&mut self, url: &Url) -> Option<()> {
+    fn open(&mut self, client: IpAddr, url: &Url) -> Option<()> {
         let mut world = self.0.borrow_mut();
+        if client != world.address {
+            return None;
+        }
         world.opened.push(url.as_str().to_string());
         (!world.full).then_some(())
     }
@@ -130,6 +134,7 @@ struct Loader {
 
 impl Loader {
     fn new(us: &str, server: &str, data: Vec<u8>) -> Self {
+        let us: SocketAddr = us.parse().unwrap();
         let world = Rc::new(RefCell::new(World {
             now: Instant::ZERO,
             progress: whole(data.len() as u64),
@@ -141,12 +146,13 @@ impl Loader {
             sent: Vec::new(),
             arrived: VecDeque::new(),
             full: false,
+            address: us.ip(),
         }));
         let link = FakeLink(world.clone(), Vec::new());
         Self {
-            near: NearEnd::new(link, FakeFiles(world.clone()), 1514),
+            near: NearEnd::new(link, FakeFiles(world.clone()), 1514, [3; 32]),
             world,
-            us: us.parse().unwrap(),
+            us,
             server: server.parse().unwrap(),
         }
     }
@@ -668,6 +674,111 @@ fn frames_of_the_wire_come_behind_those_of_transfers() {
     assert_eq!(loader.near.peek(), Some(&[1, 2, 3][..]));
     loader.near.skip();
     assert_eq!(loader.near.peek(), None);
+}
+
+/// A frame of the wire's, from the server's address.
+fn forged(loader: &Loader, port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut back = [4; 14];
+    back[6..12].fill(2);
+    let kind: [u8; 2] = if loader.server.is_ipv4() {
+        [8, 0]
+    } else {
+        [0x86, 0xdd]
+    };
+    back[12..].copy_from_slice(&kind);
+    let from = SocketAddr::new(loader.server, port);
+    let len = payload.len();
+    datagram::answer(
+        &mut Frames::default(),
+        &back,
+        from,
+        loader.us,
+        len,
+        |place| {
+            place.copy_from_slice(payload);
+        },
+    )
+}
+
+/// The first fragment of the packet in a frame, of 256 bytes.
+fn first_fragment(frame: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    if frame[12] == 8 {
+        frame.truncate(14 + 20 + 256);
+        let packet = &mut frame[14..];
+        packet[2..4].copy_from_slice(&276_u16.to_be_bytes());
+        packet[6] = 0x20;
+        Ipv4Packet::new_unchecked(packet).fill_checksum();
+    } else {
+        frame.truncate(14 + 40 + 256);
+        let packet = &mut frame[14..];
+        packet[4..6].copy_from_slice(&264_u16.to_be_bytes());
+        packet[6] = 44;
+        let payload = frame.split_off(14 + 40);
+        frame.extend([17, 0, 0, 1, 0, 0, 0, 9]);
+        frame.extend(payload);
+    }
+    frame
+}
+
+/// RFC 1350, section 4: whoever knows both ports could put blocks into the file.
+#[test]
+fn what_the_wire_has_for_a_transfer_is_nobodys() {
+    for (us, server, stranger) in [
+        (LOADER, SERVER, "10.0.0.3"),
+        ("[fd00::5]:2000", "fd00::1", "fd00::3"),
+    ] {
+        let mut loader = Loader::new(us, server, bytes(10_000));
+        loader.ask("file", "octet", &TransferOptions::default());
+        let (port, _) = loader.receive().unwrap();
+        let block = [&[0, 3, 0, 2][..], &[7; 512]].concat();
+        let whole = forged(&loader, port, &block);
+        let cut = first_fragment(&whole);
+        let of_another_port = forged(&loader, port ^ 1, &block);
+        let all = [whole, cut, of_another_port];
+        loader.world.borrow_mut().arrived.extend(all);
+        assert!(loader.receive().is_none(), "{server}");
+        assert!(loader.world.borrow().arrived.is_empty());
+        // What is for another port or from somebody else is not the transfer's.
+        let mut other = Loader::new(us, stranger, Vec::new());
+        let of_a_stranger = forged(&other, port, &block);
+        other.server = loader.server;
+        other.us.set_port(2001);
+        for frame in [of_a_stranger, forged(&other, port, &block)] {
+            loader.world.borrow_mut().arrived.push_back(frame.clone());
+            assert_eq!(loader.near.peek(), Some(&frame[..]));
+            loader.near.skip();
+        }
+        // Afterwards the port is the loader's.
+        let (code, text) = (ErrorCode::UNDEFINED, &b""[..]);
+        loader.send(port, &Packet::Error { code, text });
+        let late = forged(&loader, port, &block);
+        loader.world.borrow_mut().arrived.push_back(late);
+        assert!(loader.receive().is_some());
+    }
+}
+
+/// Nobody can tell the next port by the last.
+#[test]
+fn transfers_come_from_ports_in_no_order() {
+    let mut loader = Loader::with(bytes(10));
+    let ports = [(); 4].map(|()| {
+        loader.ask("file", "octet", &TransferOptions::default());
+        loader.receive().unwrap().0
+    });
+    assert!(ports.iter().all(|port| *port >= 0xc000), "{ports:?}");
+    let steps = [0_usize, 1, 2].map(|at| ports[at + 1].wrapping_sub(ports[at]));
+    assert!(steps[0] != steps[1] || steps[1] != steps[2], "{ports:?}");
+}
+
+/// The engine has no such address, so its server would see another client.
+#[test]
+fn reads_from_another_address_go_to_the_wire() {
+    let mut loader = Loader::with(bytes(10));
+    loader.us = "10.0.0.9:2000".parse().unwrap();
+    loader.ask("file", "octet", &grub());
+    let world = loader.world.borrow();
+    assert_eq!((world.opened.len(), world.sent.len()), (0, 1));
 }
 
 proptest! {

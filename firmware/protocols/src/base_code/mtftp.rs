@@ -3,6 +3,7 @@
 use super::{Face, status, with};
 use crate::caller::Buffer;
 use crate::failure::Failure;
+use crate::shared::{self, Network};
 use core::ffi::{CStr, c_void};
 use core::net::IpAddr;
 use uefi_raw::protocol::network::pxe::{
@@ -164,7 +165,7 @@ fn carry_out(
             match memory {
                 Some(memory) if !shown => {
                     let url = url()?;
-                    by_engine(face, |network| network.read(&url, memory))
+                    by_engine(face, |network| shared::read(network, &url, memory))
                 }
                 memory => by_host(face, transfer, Source::File, memory),
             }
@@ -186,7 +187,7 @@ fn carry_out(
 
 fn by_engine(
     face: &mut Face<'_>,
-    get: impl FnOnce(&mut dyn crate::shared::Network) -> Result<u64, Failure>,
+    get: impl FnOnce(&mut dyn Network) -> Result<u64, Failure>,
 ) -> Result<u64, Refusal> {
     // The host hears the ICMP errors.
     let link = face.call.state.snp.link();

@@ -8,9 +8,9 @@ use core::cell::RefCell;
 use core::net::IpAddr;
 use std::rc::Rc;
 use uefi::{Handle, Status};
-use wireboot_fetch::Job;
 use wireboot_fetch::http::{Request, ResponseHead};
 use wireboot_fetch::url::Url;
+use wireboot_fetch::{File, Job, Stats};
 use wireboot_net::{Duration, Instant, Memory};
 use wireboot_protocols::http::{Exchanges, News, Verdict};
 use wireboot_protocols::ip_config::Settings;
@@ -24,7 +24,7 @@ pub(super) const LARGEST: usize = 4096;
 const FIRST_STEP: Duration = Duration::from_micros(60);
 const LAST_STEP: Duration = Duration::from_millis(200);
 /// What files and bodies hold.
-const CONTENT: u8 = 0x5a;
+pub(super) const CONTENT: u8 = 0x5a;
 
 #[derive(Default)]
 struct Exchange {
@@ -179,15 +179,28 @@ impl Network for Fake {
         state.result(size)
     }
 
-    fn read(&mut self, _: &Url, mut buffer: Buffer) -> Result<u64, Failure> {
+    /// Files of every other length come to other memory.
+    fn read(&mut self, _: &Url, mut buffer: Buffer) -> Result<File, Failure> {
         self.turn();
         let state = &mut *self.0.borrow_mut();
-        let size = usize::from(state.byte()) * LARGEST / 255;
-        if size > buffer.len() {
-            return Err(Failure::TooSmall(size as u64));
+        let size = state.byte();
+        let content = vec![CONTENT; usize::from(size) * LARGEST / 255];
+        let len = content.len() as u64;
+        if content.len() > buffer.len() {
+            return Err(Failure::TooSmall(len));
         }
-        buffer.fill(&vec![CONTENT; size]);
-        state.result(size as u64)
+        let memory = if size.is_multiple_of(2) {
+            buffer.fill(&content);
+            Memory::new(buffer)
+        } else {
+            Memory::from(content)
+        };
+        state.result(File {
+            url: String::new(),
+            memory,
+            len,
+            stats: Stats::default(),
+        })
     }
 
     fn set_interface(&mut self, _: &Settings) {}

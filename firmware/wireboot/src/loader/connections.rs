@@ -60,8 +60,8 @@ impl LoaderNetwork {
         self.connections.iter_mut().find(|one| one.job == job)
     }
 
-    /// Whether the engine's connections come from `address`.
-    fn has_address(&self, address: IpAddr) -> bool {
+    /// Whether what the engine sends comes from `address`.
+    pub(super) fn has_address(&self, address: IpAddr) -> bool {
         let leases = self.network.leases();
         match address {
             IpAddr::V4(address) => {

@@ -3,6 +3,7 @@
 use super::{LoaderNetwork, PATIENCE, SharedLoaderNetwork};
 use crate::network::instant;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use wireboot_fetch::url::Url;
 use wireboot_fetch::{Command, Event, Job, MAX_CONCURRENT};
 use wireboot_net::Instant;
@@ -86,10 +87,10 @@ impl Files for SharedLoaderNetwork {
         instant(self.0.borrow().network.clock)
     }
 
-    fn open(&mut self, url: &Url) -> Option<Job> {
+    fn open(&mut self, client: IpAddr, url: &Url) -> Option<Job> {
         let network = &mut *self.0.borrow_mut();
         let running = network.downloads.iter().filter(|(_, one)| !one.is_over());
-        if running.count() >= RUNNING {
+        if running.count() >= RUNNING || !network.has_address(client) {
             return None;
         }
         let job = network.next_job();

@@ -7,7 +7,7 @@ use wireboot_fetch::{Command, Event, Exchanged, Job};
 use wireboot_net::Memory;
 use wireboot_protocols::http::{Exchanges, News, ReadAhead, Verdict};
 
-/// Exchanges at the same time: each has a connection.
+/// Exchanges at the same time that have not ended: each has a connection.
 const MOST: usize = 16;
 
 /// One that was begun.
@@ -54,6 +54,11 @@ impl LoaderNetwork {
         self.exchanges.iter_mut().find(|one| one.job == job)
     }
 
+    /// Forgets an exchange, with what was read ahead of it.
+    fn forget(&mut self, job: Job) {
+        self.exchanges.retain(|one| one.job != job);
+    }
+
     /// Sends a command about exchanges. One that cannot be sent was lost with all that ran.
     fn command(&mut self, command: Command) {
         if self.network.send(command).is_err() {
@@ -66,7 +71,9 @@ impl LoaderNetwork {
 impl Exchanges for SharedLoaderNetwork {
     fn open(&mut self, request: Request) -> Option<Job> {
         let network = &mut *self.0.borrow_mut();
-        if network.exchanges.len() >= MOST {
+        let running = network.exchanges.iter();
+        let running = running.filter(|one| !one.body.has_ended());
+        if running.count() >= MOST {
             return None;
         }
         let job = network.next_job();
@@ -82,7 +89,13 @@ impl Exchanges for SharedLoaderNetwork {
     }
 
     fn news(&mut self, job: Job) -> Option<News> {
-        self.0.borrow_mut().exchange(job)?.body.news()
+        let network = &mut *self.0.borrow_mut();
+        let news = network.exchange(job)?.body.news();
+        // A loader may never close it.
+        if let Some(News::Ended(_)) = news {
+            network.forget(job);
+        }
+        news
     }
 
     fn give(&mut self, job: Job, memory: Memory) {
@@ -110,6 +123,6 @@ impl Exchanges for SharedLoaderNetwork {
         while open(network) {
             network.turn();
         }
-        network.exchanges.retain(|one| one.job != job);
+        network.forget(job);
     }
 }

@@ -14,14 +14,9 @@ enum Outcome {
 }
 
 impl LoaderNetwork {
-    /// Downloads `url` to `buffer` where the server tells that it fits, and takes the buffer then; else to memory of ours. Stops as soon as
-    /// the size is known when that does not fit, or when `measure`.
-    fn transfer(
-        &mut self,
-        url: &Url,
-        buffer: &mut Option<Buffer>,
-        measure: bool,
-    ) -> Result<Outcome, Failure> {
+    /// Downloads `url` to `buffer` where the server tells that it fits; else, and where the transfer begins anew, to memory of ours. Stops as soon
+    /// as the size is known when that does not fit, or when there is no buffer. Afterwards nobody has that, unless it is the file's memory.
+    fn transfer(&mut self, url: &Url, mut buffer: Option<Buffer>) -> Result<Outcome, Failure> {
         let wanted = self.next_job();
         self.tell(Command::Get {
             job: wanted,
@@ -65,7 +60,7 @@ impl LoaderNetwork {
                     ..
                 }) if job == wanted && size.is_none() => {
                     size = Some(total);
-                    if measure || room.is_some_and(|room| total > room) {
+                    if room.is_none_or(|room| total > room) {
                         cancelled = true;
                         self.tell(Command::Cancel { job })?;
                     }
@@ -92,7 +87,7 @@ impl LoaderNetwork {
     }
 
     pub(super) fn size(&mut self, url: &Url) -> Result<u64, Failure> {
-        match self.transfer(url, &mut None, true)? {
+        match self.transfer(url, None)? {
             Outcome::Size(size) => Ok(size),
             Outcome::File(file) => {
                 let size = file.len;
@@ -102,23 +97,16 @@ impl LoaderNetwork {
         }
     }
 
-    pub(super) fn read(&mut self, url: &Url, buffer: Buffer) -> Result<u64, Failure> {
+    pub(super) fn read(&mut self, url: &Url, buffer: Buffer) -> Result<File, Failure> {
         let room = buffer.len() as u64;
-        let mut buffer = Some(buffer);
         let kept = self.kept.take().filter(|file| file.url == url.as_str());
         let outcome = match kept {
             Some(file) => Outcome::File(file),
-            None => self.transfer(url, &mut buffer, false)?,
+            None => self.transfer(url, Some(buffer))?,
         };
         match outcome {
             Outcome::Size(size) => Err(Failure::TooSmall(size)),
-            Outcome::File(file) if file.len <= room => {
-                // Where it was not known before that it would fit.
-                if let Some(mut buffer) = buffer {
-                    buffer.fill(file.content());
-                }
-                Ok(file.len)
-            }
+            Outcome::File(file) if file.len <= room => Ok(file),
             Outcome::File(file) => {
                 let size = file.len;
                 self.kept = Some(file);

@@ -1,7 +1,7 @@
 //! Arguments of all tables that none can have, and what is left where offering fails.
 
 use super::super::loader::{Loader, offer};
-use super::super::network::Fake;
+use super::super::network::{CONTENT, Fake, LARGEST};
 use super::super::{calls, firmware};
 use super::heap;
 use core::cell::Cell;
@@ -273,6 +273,38 @@ fn sizes_that_no_memory_has_are_refused() {
             let set = ((*v4).set_data)(v4, Ip4Config2DataType(2), size, nowhere);
             assert_eq!(set, Status::BAD_BUFFER_SIZE);
         }
+    }
+    loader.finish();
+}
+
+/// It may come to other memory than the caller's, as where its transfer has begun anew.
+#[test]
+fn a_file_is_in_the_callers_buffer_wherever_it_came_to() {
+    let loader = Loader::new(&[]);
+    let base_code = loader.base_code;
+    for size in [100_u8, 101] {
+        loader.fake.say(&[size]);
+        let len = usize::from(size) * LARGEST / 255;
+        let mut bytes = [0_u8; LARGEST];
+        let mut room = LARGEST as u64;
+        // SAFETY: the loader's variables.
+        let read = unsafe {
+            ((*base_code).mtftp)(
+                base_code,
+                PxeBaseCodeTftpOpcode::TFTP_READ_FILE,
+                bytes.as_mut_ptr().cast(),
+                NO,
+                &raw mut room,
+                ptr::null(),
+                [10_u8; 16].as_ptr().cast(),
+                c"a".as_ptr().cast(),
+                ptr::null(),
+                NO,
+            )
+        };
+        assert_eq!((read, room), (Status::SUCCESS, len as u64));
+        assert!(bytes[..len].iter().all(|byte| *byte == CONTENT), "{size}");
+        assert!(bytes[len..].iter().all(|byte| *byte == 0), "{size}");
     }
     loader.finish();
 }
