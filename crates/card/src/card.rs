@@ -105,6 +105,8 @@ pub struct Card<W> {
     faults: Faults,
     counters: Counters,
     lies: Lies,
+    /// A transmit queue that starts loses all.
+    discards: bool,
 }
 
 /// What a card does beyond virtio, for a driver that asks ([`wireboot_wire::card`]). By default nothing.
@@ -146,12 +148,18 @@ impl<W> Card<W> {
             faults: Faults::default(),
             counters: Counters::default(),
             lies: Lies::default(),
+            discards: false,
         }
     }
 
     /// Has it tell these lies on the queues that start from now on.
     pub fn lie(&mut self, lies: Lies) {
         self.lies = lies;
+    }
+
+    /// Has the transmit queue lose what the guest sends, or no more: from its next start on. For one that the guest fills, and nobody is to use.
+    pub fn discard(&mut self, discards: bool) {
+        self.discards = discards;
     }
 
     /// What it did so far.
@@ -211,7 +219,8 @@ impl<W> Card<W> {
                 self.agreed.answer = None;
             }
         }
-        let liar = self.lies.next();
+        let discards = self.discards && queue == Queue::Transmit;
+        let liar = if discards { None } else { self.lies.next() };
         let result = match queue {
             Queue::Receive => ReceiveQueue::start(memory, start)
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
@@ -224,6 +233,7 @@ impl<W> Card<W> {
                 .and_then(|queue| queue.ring.forgo_doorbells(memory).map(|()| queue))
                 .map(|mut queue| {
                     queue.ring.liar = liar.map(Box::new);
+                    queue.discards = discards;
                     self.transmit = Slot::Runs(queue)
                 })
                 .inspect_err(|_| self.transmit = Slot::Stopped { base }),
@@ -231,11 +241,11 @@ impl<W> Card<W> {
         result.inspect_err(|fault| self.counters.count_fault(*fault))
     }
 
-    /// Whether a queue is in use, and not stopped for a fault.
+    /// Whether a queue is in use, and neither stopped for a fault nor one that loses all.
     pub fn runs(&self, queue: Queue) -> bool {
         match queue {
             Queue::Receive => matches!(self.receive, Slot::Runs(_)),
-            Queue::Transmit => matches!(self.transmit, Slot::Runs(_)),
+            Queue::Transmit => matches!(&self.transmit, Slot::Runs(queue) if !queue.discards),
         }
     }
 
@@ -356,7 +366,7 @@ impl<W> Card<W> {
         }
         if let Some(queue) = self.receive.running() {
             // With room, a doorbell for more of it would wake nobody who can use it.
-            let least = self.wire.max_unit();
+            let least = least_room::<M, _>(&self.wire, &self.agreed.placement);
             let room = queue.room(memory, least, least);
             match room.map(|room| room.is_some()) {
                 Ok(true) => {
@@ -414,7 +424,7 @@ fn send<M: GuestMemory>(
     agreed: &mut Agreed,
     counters: &mut Counters,
 ) -> Result<usize, RingFault> {
-    let features = queue.features;
+    let (features, discards) = (queue.features, queue.discards);
     let mut units = 0;
     // A chunk may go on in the next turn.
     while units < BURST {
@@ -424,6 +434,7 @@ fn send<M: GuestMemory>(
         match queue.next(memory)? {
             Next::Nothing => break,
             Next::BadLength => counters.send_bad_length += 1,
+            Next::Unit(_) if discards => counters.send_lost += 1,
             Next::Unit(unit) if hello::for_card(memory, unit.spans, unit.len)? => {
                 match hello::driver_message(memory, &unit, features, offered)? {
                     Some(DriverMessage::Question(hello)) => {
@@ -448,6 +459,11 @@ fn send<M: GuestMemory>(
     Ok(units)
 }
 
+/// Bytes of room without which the wire is not asked: for a unit, and for a note behind it.
+fn least_room<M, W: Wire<M>>(wire: &W, placement: &Placement) -> usize {
+    wire.max_unit() + placement.note_room()
+}
+
 /// From the wire to the guest. How many units there were, and whether the guest had no room for more.
 fn receive<M: GuestMemory>(
     queue: &mut ReceiveQueue,
@@ -463,9 +479,10 @@ fn receive<M: GuestMemory>(
         placement,
     } = agreed;
     let (unit, most) = (wire.max_unit(), wire.useful_room());
+    let least = least_room::<M, _>(&*wire, placement);
     let note = placement.note_room();
     for units in 0..BURST {
-        let Some(room) = queue.room(memory, unit + note, most + note)? else {
+        let Some(room) = queue.room(memory, least, most + note)? else {
             counters.no_room += 1;
             return Ok((units, true));
         };

@@ -25,7 +25,7 @@ impl Traffic {
 pub struct Counters {
     /// From the guest to the wire.
     pub sent: Traffic,
-    /// From the guest, lost by the wire.
+    /// From the guest, lost by the wire, or because the queue loses all.
     pub send_lost: u64,
     /// From the guest, lost because no Ethernet frame is so short or so long.
     pub send_bad_length: u64,

@@ -55,7 +55,7 @@ pub(crate) enum UnitOutcome {
     Whole,
     /// Its first `len` bytes are in the buffers. The note belongs behind them.
     Noted { len: usize, note: Note },
-    /// The buffers have no room for a note behind it. Its connection's placement has ended.
+    /// The buffers have no room for it, and nothing was told of it; or none for a note behind it, and its connection's placement has ended.
     Lost,
 }
 
@@ -262,7 +262,7 @@ impl Placement {
     }
 
     /// The room for the next unit of up to `least` bytes, for which the guest has given the buffers `found`: with the regions of the connection
-    /// that had the last one, where its payload is likely to belong.
+    /// that had the last one, where its payload is likely to belong. It is no longer than the buffers, as all that belongs elsewhere comes there.
     pub(crate) fn arrange<'a>(
         &'a mut self,
         found: &'a [Span],
@@ -289,6 +289,8 @@ impl Placement {
         if left > 0 {
             return found;
         }
+        let room: usize = found.iter().map(|span| span.len as usize).sum();
+        let most = most.min(room.saturating_sub(connection.head));
         connection.target(most, &mut self.target);
         self.arranged.extend_from_slice(&self.target);
         self.head = Some(connection.head);
@@ -306,6 +308,9 @@ impl Placement {
         len: usize,
     ) -> Result<UnitOutcome, Unmapped> {
         let arranged = self.head.take();
+        if len > room {
+            return Ok(UnitOutcome::Lost);
+        }
         let mut bytes = [0; MAX_HEAD];
         let head = bytes.get_mut(..len.min(MAX_HEAD)).unwrap_or_default();
         let filled = if arranged.is_some() {
@@ -401,6 +406,9 @@ fn noted(len: usize, note: Option<Note>) -> UnitOutcome {
 }
 
 /// Copies `len` bytes from one place in the guest's memory to another, each from its first bytes on.
+///
+/// # Errors
+/// [`Unmapped`], also when one of them is shorter.
 fn copy<M: GuestMemory>(
     memory: &M,
     from: (&[Span], usize),
@@ -412,8 +420,9 @@ fn copy<M: GuestMemory>(
     while done < len {
         let count = (len - done).min(bytes.len());
         let bytes = bytes.get_mut(..count).unwrap_or_default();
-        gather_at(memory, from.0, from.1 + done, bytes)?;
-        scatter_at(memory, to.0, to.1 + done, bytes)?;
+        let whole = gather_at(memory, from.0, from.1 + done, bytes)?
+            && scatter_at(memory, to.0, to.1 + done, bytes)?;
+        whole.then_some(()).ok_or(Unmapped)?;
         done += count;
     }
     Ok(())

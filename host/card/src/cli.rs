@@ -96,8 +96,9 @@ pub struct ServeArgs {
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
     /// Where monitors connect: a socket for this user alone, in a directory that others cannot write to. It is removed at the end. With
-    /// queues=N, guests have N pairs of queues, 1 to 8; mac=M is the machine's address, where the wire packet is to leave out what is for others;
-    /// with mtu=N, its packets have up to N bytes on the wires card and dgram (without, 1500). Once for each machine, up to 16
+    /// queues=N, guests have N pairs of queues, 1 to 8; mac=M is the machine's only address: on the wires packet and card, what it sends from another
+    /// one is lost, packet leaves out what is for others, and card gives no other machine what is for M. A guest that has further addresses (macvlan, a
+    /// bridge in it) needs it left out. With mtu=N, its packets have up to N bytes on the wires card and dgram (without, 1500). Once for each machine, up to 16
     #[arg(long, value_name = "PATH[,queues=N][,mac=M][,mtu=N]", required = true)]
     pub socket: Vec<SocketArgument>,
     /// Where frames go to and come from. One wire, or one for each --socket in the same order: tap=NAME, an interface that `ip tuntap add dev NAME mode
@@ -166,24 +167,28 @@ pub enum Monitor {
 /// # Errors
 /// What keeps it from running, and what to do.
 pub fn run(command: Nic) -> Result<()> {
-    match command {
+    let result = match command {
         Nic::Serve(arguments) => serve(&arguments),
         Nic::Run(arguments) => run_card(&arguments),
-        Nic::Args(arguments) => {
-            let socket = std::path::absolute(&arguments.socket.path)?;
-            let text = arguments::text(
-                arguments.monitor,
-                &socket,
-                &arguments.socket,
-                arguments.memory,
-            )?;
-            println!("{text}");
-            Ok(())
-        }
+        Nic::Args(arguments) => print_arguments(&arguments),
         Nic::Probe(arguments) => probe::probe(&arguments),
         Nic::Table(arguments) => print_tables(&arguments),
         Nic::Check(arguments) => arguments.run(),
-    }
+    };
+    crate::say::finish();
+    result
+}
+
+fn print_arguments(arguments: &ArgsArgs) -> Result<()> {
+    let socket = std::path::absolute(&arguments.socket.path)?;
+    let text = arguments::text(
+        arguments.monitor,
+        &socket,
+        &arguments.socket,
+        arguments.memory,
+    )?;
+    println!("{text}");
+    Ok(())
 }
 
 fn print_tables(arguments: &TableArgs) -> Result<()> {
@@ -236,6 +241,8 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
     let card = arguments.card.start(&sockets, wires, confine)?;
     tell(&served, &events)?;
     say!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
+    // In front of them.
+    crate::say::finish();
     for socket in &sockets {
         let text = arguments::text(Monitor::Qemu, &socket.path, socket, MEMORY_MIB)?;
         println!("{text}");

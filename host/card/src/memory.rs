@@ -19,6 +19,10 @@ use wireboot_card::{GuestMemory, Span, Unmapped};
 /// Spans that go to the kernel in one call.
 pub(crate) const MAX_SPANS: usize = 64;
 
+/// Bytes of a guest's memory at most, counted from the beginnings of its files, where mappings begin. Sixteen guests with as much, and with as
+/// much again while a new table takes the place of the old one, have half of the addresses that a process has (2^47 bytes).
+const MOST: u64 = 2 << 40;
+
 /// Where a part of the guest's memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -35,6 +39,10 @@ pub(crate) struct Place {
 pub(crate) enum MapError {
     #[error("a part of guest memory of no length, or beyond all addresses")]
     Length,
+    #[error(
+        "more guest memory than the 2 TiB that a card maps, which count from the beginnings of its files"
+    )]
+    TooMuch,
     #[error("two parts of guest memory at the same addresses")]
     Overlap,
     #[error("a file of guest memory that is shorter than the memory")]
@@ -146,6 +154,13 @@ impl Mapping {
     /// # Errors
     /// [`MapError`].
     pub(crate) fn new<F: AsFd>(parts: &[(Place, F)]) -> Result<Self, MapError> {
+        // What ends beyond all numbers is refused below.
+        let ends = parts
+            .iter()
+            .filter_map(|(place, _)| place.offset.checked_add(place.len));
+        if ends.fold(0, u64::saturating_add) > MOST {
+            return Err(MapError::TooMuch);
+        }
         let regions: Result<Vec<_>, _> = parts
             .iter()
             .map(|(place, file)| Region::new(*place, file.as_fd()))
@@ -336,7 +351,7 @@ pub(crate) fn few(spans: &[Span]) -> bool {
 }
 
 /// `len` bytes of the spans, behind their first `skip`.
-fn part(spans: &[Span], skip: usize, len: usize) -> impl Iterator<Item = Span> {
+pub(crate) fn part(spans: &[Span], skip: usize, len: usize) -> impl Iterator<Item = Span> {
     let (mut skip, mut left) = (skip, len);
     spans.iter().filter_map(move |span| {
         let before = skip.min(span.len as usize);
@@ -708,6 +723,26 @@ mod tests {
         assert!(matches!(long, Err(MapError::FileTooShort)));
         let twice = map(&[place(0, 0x1000, 0), place(0xfff, 0x1000, 0)]);
         assert!(matches!(twice, Err(MapError::Overlap)));
+    }
+
+    /// A file may be as long as it likes, as long as nobody writes to it.
+    #[test]
+    fn more_memory_than_there_are_addresses_for_is_refused() {
+        let file = file(1 << 46);
+        let map = |parts: &[Place]| {
+            let parts: Vec<_> = parts.iter().map(|place| (*place, file.as_fd())).collect();
+            Mapping::new(&parts)
+        };
+        let half = 1 << 40;
+        for much in [
+            &[place(0, 1 << 46, 0)][..],
+            &[place(0, 0x1000, 1 << 45)],
+            // Each of them alone would do.
+            &[place(0, half, 0), place(half, 0x1000, half)],
+        ] {
+            assert!(matches!(map(much), Err(MapError::TooMuch)), "{much:?}");
+        }
+        assert!(map(&[place(0, 0x1000, 0), place(0x1000, 0x1000, 0x1000)]).is_ok());
     }
 
     #[test]

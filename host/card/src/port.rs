@@ -244,6 +244,7 @@ impl Port {
             }
             Some(Outage::Death) => {
                 say!("{}: the card dies, as --fault death says", self.name);
+                crate::say::finish();
                 std::process::exit(1);
             }
         }

@@ -19,7 +19,7 @@ use crate::memory::Mapping;
 pub(crate) use dgram::Dgram;
 pub(crate) use packet::Packet;
 pub(crate) use server::ServerWire;
-pub(crate) use switch::{SwitchPort, switch};
+pub(crate) use switch::{PortPlan, SwitchPort, switch};
 pub(crate) use tap::Tap;
 
 /// One of the wires.

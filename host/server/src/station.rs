@@ -50,6 +50,7 @@ use crate::dhcp::{Answers, Destination, Responder};
 use crate::dhcpv6::{self, range_of};
 use crate::directory::Directory;
 use crate::event::{Event, Events, Kind};
+use crate::interface::Networks;
 use crate::link_socket::speaker_of;
 use crate::ports::Port;
 use crate::ra::Advertisement;
@@ -125,6 +126,8 @@ impl Longest {
 struct StationHost {
     mac: Mac,
     address: Ipv4Addr,
+    /// Of its link. All stations of a process share one log and one folder for reports, so each answers its own hosts alone.
+    networks: Networks,
     discovery: Discovery,
     answers: VecDeque<Vec<u8>>,
     /// Where reports go, if they are taken in.
@@ -231,6 +234,11 @@ impl Station {
             host: StationHost {
                 mac: MAC,
                 address,
+                networks: Networks::from(vec![
+                    (IpAddr::V4(address), PREFIX),
+                    (IpAddr::V6(address6), PREFIX_IPV6),
+                    (IpAddr::V6(LINK_LOCAL), PREFIX_IPV6),
+                ]),
                 discovery: Discovery::new(MAC, LINK_LOCAL, advertisement),
                 answers: VecDeque::new(),
                 reports: None,
@@ -544,21 +552,21 @@ impl Station {
 }
 
 impl StationHost {
-    /// Whether it goes from a single host to this one.
+    /// Whether it goes from a single host of its networks to this one.
     fn is_end_of(&self, arrived: &Arrived<'_>) -> bool {
         let (from, to) = match arrived {
             Arrived::Arp(_) | Arrived::Neighbour { .. } => return false,
             Arrived::Udp { from, to, .. } | Arrived::Tcp { from, to, .. } => (from, to.ip()),
             Arrived::Echo { from, to, .. } => (from, *to),
         };
+        // No group is of them, and neither is who has no address yet.
         let source = from.address.ip();
-        let is_single = !source.is_unspecified() && !source.is_multicast();
-        is_single
+        self.networks.contain(source)
             && match (source, to) {
                 (IpAddr::V4(source), IpAddr::V4(to)) => {
                     let us = self.address;
                     let all = Ipv4Addr::from(u32::from(us) | (u32::MAX >> PREFIX));
-                    to == us && source != all && source != us && !source.is_broadcast()
+                    to == us && source != all && source != us
                 }
                 (IpAddr::V6(source), IpAddr::V6(to)) => {
                     self.discovery.has(to) && !self.discovery.has(source)

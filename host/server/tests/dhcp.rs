@@ -10,6 +10,7 @@
 mod namespace;
 
 use std::fs;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use namespace::{Clients, Served};
 use nix::sys::signal::Signal;
 use wireboot_namespace::{inside, sh};
+use wireboot_wire::dhcp::{CLIENT_PORT, Message, MessageType};
 
 /// What busybox's DHCP client learns, as environment variables of its script.
 fn udhcpc(clients: &Clients, directory: &Path, arguments: &str) -> String {
@@ -313,6 +315,49 @@ fn an_address_that_somebody_has_is_given_to_nobody_else() {
     clients.run(&have);
     assert_eq!(obtain("02:00:00:00:00:08"), second);
     assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+const RENEWS_FROM: &str = "WIREBOOT_TEST_RENEWS_FROM";
+
+/// Not a test: a client that goes on using an address, and asks its server alone.
+#[test]
+fn renew() {
+    let Ok(from) = std::env::var(RENEWS_FROM) else {
+        return;
+    };
+    let from: Ipv4Addr = from.parse().unwrap();
+    let mut request = Message::request(MessageType::Request, 7, [2, 0, 0, 0, 0, 9]);
+    request.ciaddr = Ipv4Addr::new(10, 9, 0, 200);
+    let socket = UdpSocket::bind((from, CLIENT_PORT)).unwrap();
+    socket.send_to(&request.emit(), "10.9.0.1:67").unwrap();
+}
+
+#[test]
+fn who_is_beyond_the_network_is_given_no_address() {
+    if !inside("who_is_beyond_the_network_is_given_no_address") {
+        return;
+    }
+    let clients = Clients::new();
+    clients.run("ip address add 10.9.0.9/24 dev c0; ip address add 198.51.100.9/32 dev c0");
+    sh("ip route add 198.51.100.9 dev s0");
+    let program = std::env::current_exe().unwrap();
+    let renew = |from: &str| {
+        clients.run(&format!(
+            "{RENEWS_FROM}={from} {} --exact renew",
+            program.display()
+        ));
+    };
+    let mut served = Served::start("--authoritative");
+    served.wait_for("wireboot: ready");
+    renew("198.51.100.9");
+    served.wait_for("beyond this server's networks");
+    assert!(!served.log().contains("10.9.0.200"), "{}", served.log());
+    renew("10.9.0.9");
+    served.wait_for("10.9.0.200");
+    served.end_and_start("--authoritative --anyone");
+    served.wait_for("wireboot: ready");
+    renew("198.51.100.9");
+    served.wait_for("10.9.0.200");
 }
 
 #[test]

@@ -394,6 +394,25 @@ fn what_the_wire_refuses_is_counted_and_given_back() {
 }
 
 #[test]
+fn a_queue_that_discards_loses_what_is_sent_until_its_next_start() {
+    let (mut card, mut guest) = card_and_guest(0);
+    card.stop(Queue::Transmit);
+    for (base, discards) in [(0, true), (1, false)] {
+        card.discard(discards);
+        let start = guest.start_of(Queue::Transmit, base);
+        card.start(&guest.memory, Queue::Transmit, start).unwrap();
+        assert_eq!(card.runs(Queue::Transmit), !discards);
+        guest.send(Header::default(), &frame(60, 0), &[], false);
+        guest.transmit.publish(&guest.memory);
+        assert_eq!(card.turn(&guest.memory, NOW).units, 1);
+        assert_eq!(card.wire().sent.is_empty(), discards);
+        assert_eq!(card.stop(Queue::Transmit), Some(base + 1));
+    }
+    assert_eq!(card.counters().send_lost, 1);
+    assert_eq!(guest.transmit.returned(&guest.memory), 2);
+}
+
+#[test]
 fn a_card_that_is_stopped_touches_nothing_and_starts_where_it_was() {
     let (mut card, mut guest) = card_and_guest(feature::EVENT_IDX);
     for n in 0..3 {

@@ -40,6 +40,8 @@ pub(crate) enum Next<'a> {
 pub(crate) struct TransmitQueue {
     pub ring: Ring,
     pub features: u64,
+    /// Its units are lost.
+    pub discards: bool,
     /// The number of the chain on loan, and its bytes.
     head: u16,
     len: usize,
@@ -60,6 +62,7 @@ impl TransmitQueue {
         Ok(Self {
             ring: Ring::start(memory, start, Direction::FromGuest)?,
             features: start.features,
+            discards: false,
             head: 0,
             len: 0,
             at: 0,

@@ -21,6 +21,8 @@ pub struct Script {
     pub takes: Option<usize>,
     /// The longest unit, where it is not that of plain Ethernet.
     pub max_unit: Option<usize>,
+    /// Room of which it makes use, where that is more than the longest unit.
+    pub useful_room: Option<usize>,
     /// Bursts that have ended.
     pub flushes: usize,
     /// What it can do.
@@ -42,6 +44,11 @@ impl<M: GuestMemory> Wire<M> for Script {
 
     fn max_unit(&self) -> usize {
         self.max_unit.unwrap_or(1518)
+    }
+
+    fn useful_room(&self) -> usize {
+        let unit = Wire::<M>::max_unit(self);
+        self.useful_room.unwrap_or(unit)
     }
 
     fn takes(&self) -> bool {

@@ -67,7 +67,7 @@ pub struct CardArgs {
     #[arg(long, value_name = "FAULTS")]
     fault: Option<FaultArgument>,
     /// Write what machines send and get to FILE, as pcapng with an interface for each --socket: large units whole, and checksums that are still to be
-    /// completed as they are
+    /// completed as they are. FILE grows with the traffic, without limit: where the disk is full, the capture ends, and the card goes on
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pcap: Option<PathBuf>,
     /// Let a program see each frame between the card and what is behind it: pass, drop, delay, copy, edit, count. FILE is what `clang -target bpf -O2 -c`

@@ -18,7 +18,7 @@ pub struct SocketArgument {
     pub(super) path: PathBuf,
     /// Pairs of queues.
     pub(super) queues: usize,
-    /// The machine's address, if it is known.
+    /// The machine's only address, if it is known.
     pub(super) mac: Option<[u8; 6]>,
     /// The longest packet of the machine's network, in bytes.
     pub(super) mtu: u16,

@@ -10,7 +10,7 @@ use wireboot_server::directory::Directory;
 use wireboot_server::event::{Console, Events};
 
 use super::socket::{SocketArgument, USUAL_MTU};
-use crate::wires::{Dgram, HostWire, Packet, ServerWire, SwitchPort, Tap, switch};
+use crate::wires::{Dgram, HostWire, Packet, PortPlan, ServerWire, SwitchPort, Tap, switch};
 
 /// Machines of one card.
 const MAX_PORTS: usize = 16;
@@ -76,8 +76,8 @@ pub(super) fn open(
     let wires = assign(sockets, wires)?;
     let given = || sockets.iter().zip(&wires);
     let in_switch = given().filter(|(_, wire)| ***wire == WireArgument::Card);
-    let mtus: Vec<_> = in_switch.map(|(socket, _)| socket.mtu).collect();
-    let ports = switch(&mtus).context("making a switch")?;
+    let plans: Vec<_> = in_switch.map(|(socket, _)| plan_of(socket)).collect();
+    let ports = switch(&plans).context("making a switch")?;
     let mut opened = Opened {
         ports: ports.into_iter(),
         networks: 0,
@@ -93,6 +93,14 @@ pub(super) fn open(
         events: opened.events,
         served: opened.served,
     })
+}
+
+/// The port of a switch for a machine.
+fn plan_of(socket: &SocketArgument) -> PortPlan {
+    PortPlan {
+        mtu: socket.mtu,
+        mac: socket.mac,
+    }
 }
 
 /// What is behind a card.
@@ -252,6 +260,13 @@ mod tests {
         ] {
             assert!(wire(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_switch_knows_what_the_user_says_of_a_machine() {
+        let socket = "a,mac=52:54:00:12:34:56,mtu=9000".parse().unwrap();
+        let PortPlan { mtu, mac } = plan_of(&socket);
+        assert_eq!((mtu, mac), (9000, Some([0x52, 0x54, 0, 0x12, 0x34, 0x56])));
     }
 
     fn assigned(sockets: &[&str], wires: &[&str]) -> Result<usize, String> {

@@ -161,6 +161,8 @@ where
         match order.context("the guest's driver did not start")? {
             Order::Memory(mapping) => memory = Some(mapping),
             Order::Agree(features) => card.wire_mut().agree(features),
+            // It is started again when it is enabled.
+            Order::Start(_, ring) if ring.discards => {}
             Order::Start(queue, ring) => {
                 let memory = memory.as_ref().context("queues without memory")?;
                 card.start(memory, queue.queue, ring.start)?;

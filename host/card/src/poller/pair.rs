@@ -75,6 +75,7 @@ impl Pair {
                 wire.restart();
             }
         }
+        self.card.discard(ring.discards);
         let result = self.card.start(memory, queue, ring.start);
         if let Some(events) = self.queues.get_mut(queue as usize) {
             *events = Some(RingEvents {

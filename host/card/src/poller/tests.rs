@@ -120,6 +120,7 @@ impl Guest {
             kick: self.kick.try_clone().unwrap(),
             call: Some(self.call.try_clone().unwrap()),
             error: Some(self.error.try_clone().unwrap()),
+            discards: false,
         };
         self.handle.start(queue, ring);
     }

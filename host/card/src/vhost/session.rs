@@ -63,6 +63,8 @@ pub(crate) struct RunningRing {
     pub call: Option<OwnedFd>,
     /// Tells the monitor that the ring is broken.
     pub error: Option<OwnedFd>,
+    /// What the guest sends by it is lost: the monitor has not enabled it.
+    pub discards: bool,
 }
 
 /// Why a session has ended.
@@ -347,7 +349,8 @@ impl<R: Rings> Session<R> {
         Ok(())
     }
 
-    /// Starts a ring if all is there.
+    /// Starts a ring if all is there. One that is not enabled gives the guest nothing, and loses what the guest sends (vhost-user, "Ring
+    /// states").
     fn start(&mut self, ring: usize) -> Result<(), SessionError> {
         // Without protocol features there is no request to enable a ring.
         let implied = self.features & PROTOCOL_FEATURES == 0 && self.protocol_features.is_none();
@@ -358,7 +361,9 @@ impl<R: Rings> Session<R> {
         let (Some(addresses), Some(kick)) = (ring.addresses, &ring.kick) else {
             return Ok(());
         };
-        if !ring.enabled.unwrap_or(implied) || ring.size == 0 || self.memory.is_empty() {
+        let enabled = ring.enabled.unwrap_or(implied);
+        let waits = !enabled && queue.queue == Queue::Receive;
+        if waits || ring.size == 0 || self.memory.is_empty() {
             return Ok(());
         }
         let guest = |user| to_guest(&self.memory, user);
@@ -377,6 +382,7 @@ impl<R: Rings> Session<R> {
             kick: kick.try_clone().map_err(kernel)?,
             call: duplicate(ring.call.as_ref())?,
             error: duplicate(ring.error.as_ref())?,
+            discards: !enabled,
         };
         ring.running = true;
         self.card.start(queue, running);

@@ -12,16 +12,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use wireboot_card::{GsoFrames, Header, LONGEST_UNIT, Received, Span, Unit, feature};
+use wireboot_card::{
+    GsoFrames, Header, LONGEST_UNIT, MAX_HEAD, MAX_RING, Received, Span, Unit, feature,
+};
 
 use super::{headed, interface};
-use crate::memory::{Control, Mapping, few};
+use crate::memory::{Control, Mapping, few, part};
 use crate::say::say;
 
 /// Link header and a tag.
 const LINK: usize = 14 + 4;
-/// Bytes of both addresses, behind which a tag stands.
+/// Bytes of both addresses, behind which a tag stands; and of one of them.
 const ADDRESSES: usize = 12;
+const ADDRESS: usize = 6;
 /// Bytes of a tag.
 const TAG: usize = 4;
 /// The longest unit with its header in front, and a tag that was taken out of it.
@@ -48,12 +51,16 @@ pub(crate) struct Packet {
     name: String,
     socket: OwnedFd,
     mtu: usize,
+    /// The only address that the guest sends from, where that is known.
+    mac: Option<[u8; ADDRESS]>,
     features: u64,
     /// What does not fit into the guest's buffers, and frames in very many pieces.
     aside: Box<[u8]>,
     /// A unit as it is to be, without its header.
     unit: Box<[u8]>,
     frames: GsoFrames,
+    /// Of a unit, behind its addresses.
+    spans: Vec<Span>,
     link: Link,
 }
 
@@ -78,7 +85,7 @@ impl Packet {
         | feature::HOST_TSO6
         | feature::HOST_ECN;
 
-    /// Has what comes to the interface `name`; with `mac`, only what is for this address or for many.
+    /// Has what comes to the interface `name`; with `mac`, only what is for this address or for many, and sends only what is from it.
     ///
     /// # Errors
     /// [`PacketError`].
@@ -101,10 +108,12 @@ impl Packet {
             name,
             socket,
             mtu,
+            mac,
             features: 0,
             aside: vec![0; LONGEST].into_boxed_slice(),
             unit: vec![0; LONGEST].into_boxed_slice(),
             frames: GsoFrames::new(),
+            spans: Vec::with_capacity(MAX_RING.into()),
             link: Link::Up,
         })
     }
@@ -137,7 +146,41 @@ impl Packet {
     }
 
     pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>) -> bool {
-        headed::send(memory, self.socket.as_fd(), unit, &mut self.aside)
+        match self.mac {
+            Some(mac) => self.send_from(mac, memory, unit),
+            None => headed::send(memory, self.socket.as_fd(), unit, &mut self.aside),
+        }
+    }
+
+    /// Sends a unit, if it is from this address.
+    fn send_from(&mut self, mac: [u8; ADDRESS], memory: &Mapping, unit: &Unit<'_>) -> bool {
+        let ours = unit.head.len();
+        let theirs = ADDRESSES.saturating_sub(ours);
+        // A copy of the addresses goes out: the guest may change its own behind the look.
+        let mut bytes = [0; MAX_HEAD];
+        let Some((head, addresses)) = bytes
+            .get_mut(..ours + theirs)
+            .and_then(|bytes| bytes.split_at_mut_checked(ours))
+        else {
+            return false;
+        };
+        head.copy_from_slice(unit.head);
+        if memory.gather(unit.spans, addresses).is_err() {
+            return false;
+        }
+        let head = bytes.get(..ours + theirs).unwrap_or_default();
+        if head.get(ADDRESS..ADDRESSES) != Some(&mac[..]) {
+            return false;
+        }
+        self.spans.clear();
+        self.spans.extend(part(unit.spans, theirs, unit.len));
+        let unit = Unit {
+            header: unit.header,
+            head,
+            spans: &self.spans,
+            len: unit.len,
+        };
+        headed::send(memory, self.socket.as_fd(), &unit, &mut self.aside)
     }
 
     pub(super) fn receive(&mut self, memory: &Mapping, room: &[Span]) -> Received {

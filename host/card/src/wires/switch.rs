@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Each port is its own thread's. Between two ports are queues without locks; a buffer goes there full and comes back empty. A port learns from what
-//! comes which port an address is behind, so there is no table that all share.
+//! comes which port an address is behind, so there is no table that all share. An address that was said beforehand stays behind its port: that has
+//! no other, and no other port has it.
 
 mod table;
 
@@ -20,7 +21,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use wireboot_card::{Header, Received, Span, Unit};
 use wireboot_ring::{Receiver, Sender, channel};
 
-use self::table::Table;
+use self::table::{Mac, Table};
 use crate::memory::Mapping;
 
 /// Bytes of two addresses and a type.
@@ -77,11 +78,22 @@ struct Link {
     touched: bool,
 }
 
+/// What a port is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortPlan {
+    /// In bytes. What is longer, it loses.
+    pub mtu: u16,
+    /// The only address behind it, where that is known.
+    pub mac: Option<[u8; 6]>,
+}
+
 /// A port of a switch.
 pub(crate) struct SwitchPort {
     /// To each port, but for itself.
     links: Vec<Option<Link>>,
     waker: Arc<Waker>,
+    /// The only address that it sends from, where that is known.
+    mac: Option<Mac>,
     table: Table,
     /// Whose turn it is.
     turn: usize,
@@ -89,27 +101,32 @@ pub(crate) struct SwitchPort {
     aside: Box<[u8]>,
 }
 
-/// A switch whose ports have these MTUs, in bytes. A port loses what is longer than its own.
+/// A switch with these ports.
 ///
 /// # Errors
 /// Those of the kernel's calls.
-pub(crate) fn switch(mtus: &[u16]) -> io::Result<Vec<SwitchPort>> {
+pub(crate) fn switch(plans: &[PortPlan]) -> io::Result<Vec<SwitchPort>> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let mut all = Vec::with_capacity(mtus.len());
-    for mtu in mtus {
-        let longest = LINK + TAG + usize::from(*mtu);
+    let known = plans.iter().enumerate();
+    let known: Vec<_> = known
+        .filter_map(|(port, plan)| Some((plan.mac?, port)))
+        .collect();
+    let mut all = Vec::with_capacity(plans.len());
+    for plan in plans {
+        let longest = LINK + TAG + usize::from(plan.mtu);
         all.push(SwitchPort {
-            links: mtus.iter().map(|_| None).collect(),
+            links: plans.iter().map(|_| None).collect(),
             waker: Arc::new(Waker {
                 event: eventfd(0, flags)?,
                 woken: AtomicBool::new(false),
             }),
-            table: Table::default(),
+            mac: plan.mac,
+            table: Table::new(known.clone()),
             turn: 0,
             aside: vec![0; longest].into_boxed_slice(),
         });
     }
-    for second in 1..mtus.len() {
+    for second in 1..plans.len() {
         let (before, from) = all.split_at_mut(second);
         let Some(two) = from.first_mut() else {
             continue;
@@ -185,7 +202,7 @@ impl SwitchPort {
     }
 
     /// Gives a frame to the port that its address is behind; to all others, where that is not known or many are meant. False when nobody
-    /// gets it.
+    /// gets it, as where it is from another address than the port's own.
     pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>, now: Duration) -> bool {
         let frame = self.aside.get_mut(..unit.len);
         let parts = frame.and_then(|frame| frame.split_at_mut_checked(unit.head.len()));
@@ -197,6 +214,9 @@ impl SwitchPort {
             return false;
         }
         let frame = self.aside.get(..unit.len).unwrap_or_default();
+        if self.mac.is_some_and(|mac| mac != source(frame)) {
+            return false;
+        }
         let to = frame.first_chunk().copied().unwrap_or_default();
         match self.table.port(to, now) {
             Some(port) => {
@@ -245,9 +265,7 @@ impl SwitchPort {
                 continue;
             };
             let frame = queued.bytes.get(..queued.len).unwrap_or_default();
-            let source = frame.get(6..).and_then(|rest| rest.first_chunk());
-            self.table
-                .learn(source.copied().unwrap_or_default(), from, now);
+            self.table.learn(source(frame), from, now);
             let put = memory.scatter(room, 0, frame);
             let len = queued.len;
             let _ = link.done.push(queued);
@@ -261,6 +279,12 @@ impl SwitchPort {
         }
         None
     }
+}
+
+/// The address that a frame says it is from.
+fn source(frame: &[u8]) -> Mac {
+    let source = frame.get(6..).and_then(|rest| rest.first_chunk());
+    source.copied().unwrap_or_default()
 }
 
 impl Link {

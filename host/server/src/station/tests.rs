@@ -948,6 +948,52 @@ fn other_ports_are_closed_and_other_hosts_are_not_answered() {
     assert_eq!((fixture.next(), fixture.flows()), (None, 0));
 }
 
+/// Each station of a process has a network of its own, and only the log and the folder for reports are shared.
+#[test]
+fn hosts_of_other_networks_are_not_answered() {
+    let mut fixture = Fixture::on(3, &[("file", b"file")]);
+    let ours = Ipv4Addr::new(10, 77, 3, 1);
+    let ours6 = |host| Ipv6Addr::new(0xfd00, 0x77, 0, 3, 0, 0, 0, host);
+    let flows = |fixture: &mut Fixture, (source, to): (IpAddr, IpAddr)| {
+        fixture.ends = (source, to);
+        fixture.say(3000, 69, &request("file", options(512, 1)));
+        let now = fixture.station.host.tcp_time(fixture.station.host.epoch);
+        let mut opening = Connection::connect(1460, 1, now);
+        let limits = Limits {
+            window: 1000,
+            room: 1000,
+            unit: 0,
+        };
+        let syn = opening.transmit(now, &limits).unwrap();
+        let (from, to) = (fixture.from(3000), fixture.peer(80));
+        fixture.take(&frame::segment(CLIENT, from, to, &syn));
+        (fixture.flows(), fixture.all().len())
+    };
+    for source in [
+        CLIENT_ADDRESS,
+        Ipv4Addr::new(10, 77, 2, 200),
+        Ipv4Addr::new(192, 0, 2, 1),
+    ] {
+        let ends = (source.into(), ours.into());
+        assert_eq!(flows(&mut fixture, ends), (0, 0), "{source}");
+    }
+    for source in [
+        CLIENT_ADDRESS_IPV6,
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1),
+    ] {
+        let ends = (source.into(), ours6(1).into());
+        assert_eq!(flows(&mut fixture, ends), (0, 0), "{source}");
+    }
+    let ends: [(IpAddr, IpAddr); 3] = [
+        (Ipv4Addr::new(10, 77, 3, 200).into(), ours.into()),
+        (ours6(0x1000).into(), ours6(1).into()),
+        (LINK_LOCAL_OF_CLIENT.into(), ours6(1).into()),
+    ];
+    for (n, ends) in ends.into_iter().enumerate() {
+        assert_eq!(flows(&mut fixture, ends).0, 2 * n + 2, "{ends:?}");
+    }
+}
+
 /// A read request from this port.
 fn ask(fixture: &mut Fixture, port: u16, options: TransferOptions) {
     let mut pairs = Vec::new();

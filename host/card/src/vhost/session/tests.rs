@@ -135,15 +135,34 @@ fn what_is_agreed_on_was_offered_and_comes_to_the_card() {
 }
 
 #[test]
-fn a_ring_that_is_not_enabled_does_not_run() {
+fn a_receive_ring_that_is_not_enabled_does_not_run() {
+    let mut session = session();
+    tell(&mut session, table(), vec![file()]);
+    let enable = |enable| Request::SetRingEnable { ring: 2, enable };
+    tell(&mut session, enable(false), vec![]);
+    ring(&mut session, 2);
+    assert!(session.card.running[2].is_none());
+    tell(&mut session, enable(true), vec![]);
+    assert!(session.card.running[2].is_some());
+}
+
+#[test]
+fn a_transmit_ring_that_is_not_enabled_loses_what_is_sent() {
     let mut session = session();
     tell(&mut session, table(), vec![file()]);
     let enable = |enable| Request::SetRingEnable { ring: 1, enable };
+    let discards =
+        |session: &Session<Watched>| session.card.running[1].as_ref().map(|ring| ring.discards);
     tell(&mut session, enable(false), vec![]);
     ring(&mut session, 1);
-    assert!(session.card.running[1].is_none());
-    tell(&mut session, enable(true), vec![]);
-    assert!(session.card.running[1].is_some());
+    assert_eq!(discards(&session), Some(true));
+    session.card.base = 41;
+    for enabled in [true, false] {
+        tell(&mut session, enable(enabled), vec![]);
+        assert_eq!(discards(&session), Some(!enabled));
+        let running = session.card.running[1].as_ref().unwrap();
+        assert_eq!(running.start.base, 41);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wireboot_card::GuestMemory;
 use wireboot_card::testing::packets::{Link as Packets, TcpFields, incomplete, is_right, tcp, udp};
 use wireboot_namespace::{inside, sh};
 
@@ -288,6 +289,40 @@ fn a_known_address_has_its_own_frames_and_those_for_many() {
         assert_eq!(frame(&mut own, &memory)[..6], mac);
     }
     assert_eq!(own.receive(&memory, &room(700)), Received::Nothing);
+}
+
+#[test]
+fn a_known_address_is_the_only_one_that_frames_are_from() {
+    if !inside("wires::packet::tests::a_known_address_is_the_only_one_that_frames_are_from") {
+        return;
+    }
+    cable();
+    let (mut two, memory) = (open("two"), memory());
+    let mut own = Packet::open("one", Some(MAC)).unwrap();
+    let from = |mac: [u8; 6]| [&[0xff; 6][..], &mac, &[0x88, 0xb5], &[1; 60]].concat();
+    let other = [2, 0, 0, 0, 0, 2];
+    // The first bytes are the card's own, with both addresses or with one and a part, and the rest the guest's, in pieces.
+    for (head, each) in [(10, 3000), (10, 1), (14, 20), (0, 5)] {
+        for (mac, goes) in [(other, false), (MAC, true)] {
+            let frame = from(mac);
+            let (head, rest) = frame.split_at(head);
+            memory.write(0, rest).unwrap();
+            let span = |at: usize| Span {
+                address: at as u64,
+                len: (rest.len() - at).min(each) as u32,
+            };
+            let spans: Vec<Span> = (0..rest.len()).step_by(each).map(span).collect();
+            let unit = Unit {
+                header: Header::default(),
+                head,
+                spans: &spans,
+                len: frame.len(),
+            };
+            assert_eq!(own.send(&memory, &unit), goes);
+        }
+        assert!(frame(&mut two, &memory) == from(MAC));
+    }
+    assert_eq!(two.receive(&memory, &room(700)), Received::Nothing);
 }
 
 #[test]

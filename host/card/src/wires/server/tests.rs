@@ -561,6 +561,7 @@ fn asked_for(
             kick: eventfd(0, flags).unwrap(),
             call: None,
             error: None,
+            discards: false,
         };
         handle.start(PairQueue { pair: 0, queue }, ring);
     };

@@ -7,7 +7,7 @@ const ADDRESSES: usize = 64;
 /// How long an address is believed to be where it was last heard (IEEE 802.1D, table 7-5).
 const AGEING: Duration = Duration::from_secs(300);
 
-type Mac = [u8; 6];
+pub(super) type Mac = [u8; 6];
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -17,27 +17,47 @@ struct Entry {
 }
 
 #[derive(Default)]
-pub(super) struct Table(Vec<Entry>);
+pub(super) struct Table {
+    /// Which port an address is behind, whoever else sends from it.
+    fixed: Vec<(Mac, usize)>,
+    learnt: Vec<Entry>,
+}
 
 impl Table {
+    /// Nothing was heard yet, and these are where they are for good.
+    pub(super) fn new(fixed: Vec<(Mac, usize)>) -> Self {
+        Self {
+            fixed,
+            learnt: Vec::new(),
+        }
+    }
+
+    fn fixed(&self, mac: Mac) -> Option<usize> {
+        let mut fixed = self.fixed.iter();
+        fixed.find_map(|(known, port)| (*known == mac).then_some(*port))
+    }
+
     /// `mac` has sent something by this port.
     pub(super) fn learn(&mut self, mac: Mac, port: usize, heard: Duration) {
-        if is_group(mac) {
+        if is_group(mac) || self.fixed(mac).is_some() {
             return;
         }
         let entry = Entry { mac, port, heard };
-        if let Some(known) = self.0.iter_mut().find(|entry| entry.mac == mac) {
+        if let Some(known) = self.learnt.iter_mut().find(|entry| entry.mac == mac) {
             *known = entry;
-        } else if self.0.len() < ADDRESSES {
-            self.0.push(entry);
-        } else if let Some(oldest) = self.0.iter_mut().min_by_key(|entry| entry.heard) {
+        } else if self.learnt.len() < ADDRESSES {
+            self.learnt.push(entry);
+        } else if let Some(oldest) = self.learnt.iter_mut().min_by_key(|entry| entry.heard) {
             *oldest = entry;
         }
     }
 
     /// Where frames for `mac` go to alone.
     pub(super) fn port(&self, mac: Mac, now: Duration) -> Option<usize> {
-        let known = self.0.iter().find(|entry| entry.mac == mac)?;
+        if let Some(port) = self.fixed(mac) {
+            return Some(port);
+        }
+        let known = self.learnt.iter().find(|entry| entry.mac == mac)?;
         let fresh = now.saturating_sub(known.heard) < AGEING;
         fresh.then_some(known.port)
     }
@@ -95,6 +115,19 @@ mod tests {
         assert_eq!(table.port(mac(1), at(101)), None);
         assert_eq!(table.port(mac(0), at(101)), Some(1));
         assert_eq!(table.port(mac(1000), at(101)), Some(4));
-        assert_eq!(table.0.len(), ADDRESSES);
+        assert_eq!(table.learnt.len(), ADDRESSES);
+    }
+
+    #[test]
+    fn what_is_fixed_is_never_elsewhere() {
+        let mut table = Table::new(vec![(A, 2)]);
+        for port in [1, 2] {
+            table.learn(A, port, at(0));
+            table.learn(B, port, at(0));
+        }
+        for (seconds, of_b) in [(1, Some(2)), (1000, None)] {
+            let ports = (table.port(A, at(seconds)), table.port(B, at(seconds)));
+            assert_eq!(ports, (Some(2), of_b));
+        }
     }
 }

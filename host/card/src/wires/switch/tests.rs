@@ -20,7 +20,24 @@ fn machines(count: usize) -> Vec<Machine> {
 
 /// With these MTUs.
 fn machines_of(mtus: &[u16]) -> Vec<Machine> {
-    let ports = switch(mtus).unwrap().into_iter();
+    let plan = |mtu: &u16| PortPlan {
+        mtu: *mtu,
+        mac: None,
+    };
+    machines_at(&mtus.iter().map(plan).collect::<Vec<_>>())
+}
+
+/// Of which these say their addresses.
+fn machines_known(known: [bool; 3]) -> Vec<Machine> {
+    let plan = |(number, known): (u8, bool)| PortPlan {
+        mtu: 1500,
+        mac: known.then(|| mac(number)),
+    };
+    machines_at(&(0..).zip(known).map(plan).collect::<Vec<_>>())
+}
+
+fn machines_at(plans: &[PortPlan]) -> Vec<Machine> {
+    let ports = switch(plans).unwrap().into_iter();
     let numbers = 0u8..;
     ports
         .zip(numbers)
@@ -92,6 +109,32 @@ fn unknown_addresses_are_looked_for_and_known_ones_are_not() {
     assert!(all[0].send([0xff; 6], b"all"));
     for other in &mut all[1..] {
         assert_eq!(other.received(), [b"all"]);
+    }
+}
+
+/// Who sends from another's address, which was said, gets nothing of what is for that.
+#[test]
+fn an_address_that_was_said_stays_behind_its_port() {
+    let mut all = machines_known([false, false, true]);
+    all[0].number = 2;
+    assert!(all[0].send([0xff; 6], b"I am 2"));
+    for other in &mut all[1..] {
+        assert_eq!(other.received(), [b"I am 2"]);
+    }
+    assert!(all[1].send(mac(2), b"for 2"));
+    assert_eq!(all[2].received(), [b"for 2"]);
+    assert!(all[0].received().is_empty());
+}
+
+#[test]
+fn a_port_whose_address_was_said_sends_from_that_alone() {
+    let mut all = machines_known([true, false, false]);
+    all[0].number = 2;
+    assert!(!all[0].send([0xff; 6], b"I am 2"));
+    all[0].number = 0;
+    assert!(all[0].send([0xff; 6], b"I am 0"));
+    for other in &mut all[1..] {
+        assert_eq!(other.received(), [b"I am 0"]);
     }
 }
 
