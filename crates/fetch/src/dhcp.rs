@@ -211,8 +211,10 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         if matches!(error, DhcpError::NoBootServer { .. }) {
             return Err(error);
         }
+        if !matches!(error, DhcpError::AddressInUse { .. }) {
+            client.failed.push(offer.server);
+        }
         setback = Some(error);
-        client.failed.push(offer.server);
         client.xid = stack.random() as u32;
         client.offers.clear();
         client.proxies.clear();

@@ -200,11 +200,12 @@ pub async fn resolve(
         servers.retain(|&server| versions.reach(server));
     }
     servers.truncate(MAX_SERVERS);
-    let resolver = Resolver {
+    let mut resolver = Resolver {
         stack,
         servers,
         versions,
         name,
+        is_last: false,
     };
     let found = stack.timeout(LIMIT, resolver.resolve(search)).await;
     found.unwrap_or_else(|| Err(resolver.no_answer(LIMIT)))
@@ -231,14 +232,17 @@ struct Resolver<'a> {
     versions: Versions,
     /// As the user wrote it, for the messages.
     name: &'a str,
+    /// There is no other candidate to ask for.
+    is_last: bool,
 }
 
 impl Resolver<'_> {
     /// Tries one candidate after the other.
-    async fn resolve(&self, search: &[String]) -> Result<Vec<IpAddr>, DnsError> {
+    async fn resolve(&mut self, search: &[String]) -> Result<Vec<IpAddr>, DnsError> {
         let candidates = candidates(self.name, search);
         let mut setback: Option<DnsError> = None;
-        for candidate in &candidates {
+        for (candidate, left) in candidates.iter().zip((0..candidates.len()).rev()) {
+            self.is_last = left == 0;
             let error = match Name::from_text(candidate) {
                 Some(candidate) => match self.lookup(candidate).await {
                     Ok(addresses) => return Ok(addresses),
@@ -424,6 +428,9 @@ impl Resolver<'_> {
             match answer.await {
                 Ok((server, answer)) => return Ok((server.ip(), answer)),
                 Err(failure) => failed = failure.or(failed),
+            }
+            if failed.is_some() && !self.is_last {
+                break;
             }
         }
         failed.ok_or_else(|| self.no_answer(self.stack.now() - started))

@@ -191,7 +191,7 @@ pub async fn get(
             Err(error) if error.is_stall(arrived) && attempt < ATTEMPTS => attempt += 1,
             Err(error) => {
                 let now = stack.now();
-                let waits = error.is_of_a_server_to_wait_for(arrived);
+                let waits = error.is_of_a_server_to_wait_for();
                 let Some(left) = waits.then(|| wait.failed(now)).flatten() else {
                     return Err(error);
                 };

@@ -239,6 +239,7 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         reports.as_ref().map_or(Ok(()), ReportsFolder::check)
     };
     let card = arguments.card.start(&sockets, wires, confine)?;
+    let _writer = events.start_writer().context("starting the log")?;
     tell(&served, &events)?;
     say!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     // In front of them.
@@ -247,7 +248,6 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         let text = arguments::text(Monitor::Qemu, &socket.path, socket, MEMORY_MIB)?;
         println!("{text}");
     }
-    let _writer = events.start_writer().context("starting the log")?;
     run_to_its_end(card)
 }
 
@@ -256,6 +256,7 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     arguments.card.check(sockets)?;
     let opened = wire::open(sockets, &arguments.wire, None)?;
     let card = arguments.card.start(sockets, opened.wires, || Ok(()))?;
+    let _writer = opened.events.start_writer().context("starting the log")?;
     tell(&opened.served, &opened.events)?;
     for socket in sockets {
         say!(
@@ -263,7 +264,6 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
             socket.path.display()
         );
     }
-    let _writer = opened.events.start_writer().context("starting the log")?;
     run_to_its_end(card)
 }
 

@@ -71,27 +71,16 @@ impl Leases {
     pub(crate) fn open(path: &Path, events: &Events) -> io::Result<Self> {
         // While it is read, too: two servers must not write it.
         let _held = hold(path)?;
-        let text = fs::read(path)?;
-        let leases = lines(&text).unwrap_or_else(|| {
-            let aside = path.with_added_extension("broken");
-            let moved = fs::rename(path, &aside);
-            let moved = moved.map(|()| format!("it is {} now", aside.display()));
-            events.say(format!(
-                "the leases in {} make no sense, going on without them: {}",
-                path.display(),
-                moved.unwrap_or_else(|error| error.to_string())
-            ));
-            BTreeMap::new()
-        });
         let mut journal = Journal {
             path: path.to_owned(),
             file: None,
             retry: Instant::now(),
-            leases,
+            leases: BTreeMap::new(),
             written: HashMap::new(),
             lines: 0,
             events: events.clone(),
         };
+        journal.leases = journal.read()?;
         journal.write_anew(clock())?;
         Ok(Self(Arc::new(Mutex::new(journal))))
     }
@@ -202,8 +191,11 @@ impl Journal {
         let Some(file) = &mut self.file else {
             let _held = hold(&self.path)?;
             // Another server may have had it in the meantime.
-            for (address, line) in lines(&fs::read(&self.path)?).unwrap_or_default() {
-                self.leases.entry(address).or_insert(line);
+            for (address, line) in self.read()? {
+                let known = self.leases.get(&address);
+                if known.is_none_or(|known| known.until < line.until) {
+                    self.leases.insert(address, line);
+                }
             }
             return self.write_anew(clock);
         };
@@ -215,6 +207,22 @@ impl Journal {
             true => self.write_anew(clock),
             false => Ok(()),
         }
+    }
+
+    /// What the file says. One that makes no sense is set aside.
+    fn read(&self) -> io::Result<BTreeMap<IpAddr, Line>> {
+        let path = &self.path;
+        Ok(lines(&fs::read(path)?).unwrap_or_else(|| {
+            let aside = path.with_added_extension("broken");
+            let moved = fs::rename(path, &aside);
+            let moved = moved.map(|()| format!("it is {} now", aside.display()));
+            self.events.say(format!(
+                "the leases in {} make no sense, going on without them: {}",
+                path.display(),
+                moved.unwrap_or_else(|error| error.to_string())
+            ));
+            BTreeMap::new()
+        }))
     }
 
     /// Puts a file with one line for each lease in the place of the one that is there, without those that ended long ago.

@@ -325,9 +325,10 @@ fn renew() {
     let Ok(from) = std::env::var(RENEWS_FROM) else {
         return;
     };
+    let (from, address) = from.split_once(' ').unwrap();
     let from: Ipv4Addr = from.parse().unwrap();
     let mut request = Message::request(MessageType::Request, 7, [2, 0, 0, 0, 0, 9]);
-    request.ciaddr = Ipv4Addr::new(10, 9, 0, 200);
+    request.ciaddr = address.parse().unwrap();
     let socket = UdpSocket::bind((from, CLIENT_PORT)).unwrap();
     socket.send_to(&request.emit(), "10.9.0.1:67").unwrap();
 }
@@ -341,22 +342,25 @@ fn who_is_beyond_the_network_is_given_no_address() {
     clients.run("ip address add 10.9.0.9/24 dev c0; ip address add 198.51.100.9/32 dev c0");
     sh("ip route add 198.51.100.9 dev s0");
     let program = std::env::current_exe().unwrap();
-    let renew = |from: &str| {
+    let renew = |from: &str, address: &str| {
         clients.run(&format!(
-            "{RENEWS_FROM}={from} {} --exact renew",
+            "{RENEWS_FROM}=\"{from} {address}\" {} --exact renew",
             program.display()
         ));
     };
     let mut served = Served::start("--authoritative");
     served.wait_for("wireboot: ready");
-    renew("198.51.100.9");
+    renew("198.51.100.9", "10.9.0.200");
     served.wait_for("beyond this server's networks");
     assert!(!served.log().contains("10.9.0.200"), "{}", served.log());
-    renew("10.9.0.9");
+    // One that was here before it was moved is told.
+    renew("198.51.100.9", "198.51.100.9");
+    served.wait_for("198.51.100.9 is not to be had here");
+    renew("10.9.0.9", "10.9.0.200");
     served.wait_for("10.9.0.200");
     served.end_and_start("--authoritative --anyone");
     served.wait_for("wireboot: ready");
-    renew("198.51.100.9");
+    renew("198.51.100.9", "10.9.0.200");
     served.wait_for("10.9.0.200");
 }
 

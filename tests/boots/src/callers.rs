@@ -1,14 +1,17 @@
 //! Calls of boot loaders that are not at hand, by a program of ours, over wireboot's network and over the firmware's.
 
 use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use regex::Regex;
 use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
-use wireboot_lab::network::{NetworkOptions, SERVER6};
+use wireboot_lab::network::{NetworkOptions, SERVER, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 
 use crate::fixture::{Fixture, MACHINE, boot_program, callers_program, expect};
@@ -129,6 +132,41 @@ pub(crate) fn over_ours_over_ipv6(lab: &Lab) -> Result<()> {
     statuses(&mut machine)?;
     gets(&fixture, &mut machine, &VERBS)?;
     expect(&mut machine, "callers: done, 0 of 4 failed").map(drop)
+}
+
+/// A server's answer breaks off, and says nothing by which the rest of the same file could be asked for: the file comes anew, and the caller's
+/// buffer has all of it.
+pub(crate) fn file_comes_anew(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    prepare(&fixture, &format!("shim http://{SERVER}:8080/{FILE}\n"))?;
+    let program = keeper(&fixture, &format!("tftp://{SERVER}/callers.efi"))?;
+    fixture.boot_from_stick(&program)?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let file = fs::read(fixture.system.directory.join(FILE))?;
+    let listener = TcpListener::bind((SERVER, 8080)).context("listening")?;
+    let served = thread::spawn(move || {
+        [file.len() / 2, file.len()]
+            .into_iter()
+            .try_for_each(|len| answer(&listener, &file, len))
+    });
+    let mut machine = fixture.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    gets(&fixture, &mut machine, &["shim"])?;
+    let served = served.join().map_err(|_| anyhow!("serving {FILE}"))?;
+    served.with_context(|| format!("serving {FILE}"))
+}
+
+/// Takes a request, and answers with so many bytes of the file.
+fn answer(listener: &TcpListener, file: &[u8], len: usize) -> io::Result<()> {
+    let mut stream = listener.accept()?.0;
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.extend(byte);
+    }
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(file.get(..len).unwrap_or_default())
 }
 
 /// A client of Windows Deployment Services reads an image of 200 MB by datagrams of its own: block numbers begin anew twice.

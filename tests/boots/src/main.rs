@@ -349,6 +349,7 @@ const CASES: &[(&str, Case)] = &[
     ("ipxe_over_ours_exits", loaders::ipxe_exits),
     ("callers_over_ours_by_http", callers::over_ours_by_http),
     ("callers_without_a_link", callers::no_link),
+    ("callers_file_comes_anew", callers::file_comes_anew),
     ("callers_image_by_wds", callers::image_by_wds),
     ("callers_over_ours_over_ipv6", callers::over_ours_over_ipv6),
     ("callers_over_both", callers::over_both),

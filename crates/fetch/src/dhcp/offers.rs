@@ -8,6 +8,9 @@ use wireboot_wire::dhcp::{Message, MessageType, PxeOptions, option};
 /// How long a plain offer waits for a better one. A proxy has no address to find and to probe, so it answers in a
 /// round trip or two, long before most DHCP servers; half a second covers a relay across a slow line, too.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long another server is waited for when one has offered that gave no lease before: one that asks whether somebody has the address
+/// takes as long.
+const GRACE_OF_OTHERS: Duration = Duration::from_secs(2);
 /// Offers kept of one DISCOVER; more are dropped.
 const MAX_OFFERS: usize = 16;
 
@@ -107,20 +110,24 @@ impl Client<'_> {
         self.failed.contains(&offer.server)
     }
 
-    /// Gathers offers until there is one to take. That of a server that has failed is one at `end` alone. `None` if there is none then.
+    /// Gathers offers until there is one to take. Beside that of a server that has failed, another's is waited for longer. `None` if there is
+    /// none at `end`.
     pub(super) async fn select(&mut self, mut end: Instant) -> Option<Offer> {
         // Earlier DISCOVERs' offers would have been taken then.
-        let mut waiting = false;
+        let mut waits: Option<Duration> = None;
         while let Some((source, message)) = self.reply(end).await {
             self.keep(source, message);
-            let good = |offer: &Offer| !self.has_failed(offer);
-            let mut offers = self.offers.iter();
-            if offers.any(|offer| good(offer) && self.complete(offer)) {
+            let mut good = self.offers.iter().filter(|offer| !self.has_failed(offer));
+            let grace = match self.offers.is_empty() {
+                true => continue,
                 // What else has come already may be better still.
-                end = self.stack.now();
-            } else if !waiting && self.offers.iter().any(good) {
-                waiting = true;
-                end = self.stack.now() + GRACE;
+                false if good.clone().any(|offer| self.complete(offer)) => Duration::ZERO,
+                false if good.next().is_some() => GRACE,
+                false => GRACE_OF_OTHERS,
+            };
+            if waits.is_none_or(|waits| grace < waits) {
+                waits = Some(grace);
+                end = self.stack.now() + grace;
             }
         }
         let wanted = |offer: &&Offer| {

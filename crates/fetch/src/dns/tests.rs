@@ -487,6 +487,7 @@ fn found(
                 servers: vec![FIRST.into()],
                 versions,
                 name: "a.net",
+                is_last: true,
             };
             resolver.lookup(Name::from_text("a.net").unwrap()).await
         },

@@ -202,10 +202,11 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 pause.min(left)
             } else {
                 unexcused += 1;
-                let limit = if self.body.reach == 0 {
-                    FIRST_ATTEMPTS
-                } else {
-                    RESUME_ATTEMPTS
+                let limit = match (&problem, self.body.reach) {
+                    // The resolver has asked several times itself.
+                    (Problem::Resolve { .. }, _) => FIRST_ATTEMPTS / 2,
+                    (_, 0) => FIRST_ATTEMPTS,
+                    _ => RESUME_ATTEMPTS,
                 };
                 if unexcused >= limit || waits && *failures >= limit {
                     return Err(problem);

@@ -94,9 +94,12 @@ pub enum TftpError {
 }
 
 impl TftpError {
-    /// Whether the server may serve later: it cannot be reached, says nothing or has given up.
-    pub(super) fn is_of_a_server_to_wait_for(&self, arrived: bool) -> bool {
-        matches!(self, Self::NoAnswer { .. } | Self::Refused { .. }) || self.is_stall(arrived)
+    /// Whether the server may serve later: it cannot be reached or says nothing.
+    pub(super) fn is_of_a_server_to_wait_for(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAnswer { .. } | Self::Refused { .. } | Self::Stalled { .. }
+        )
     }
 
     /// Whether the server has fallen silent, or gives up a transfer whose first blocks have `arrived`, for a reason of its own: it has a file

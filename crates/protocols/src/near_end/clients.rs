@@ -492,6 +492,19 @@ fn a_wrong_size_is_told_as_it_is() {
 }
 
 #[test]
+fn a_server_that_knows_no_size_serves_large_files() {
+    for client in [GRUB, IPXE, WINDOWS] {
+        let script = FaultyTftpScript {
+            size: Some(0),
+            ..FaultyTftpScript::new(3_000_000)
+        };
+        let got = both(&client, &script, Faults::default());
+        assert_eq!((got.size, got.end), (Some(0), ReadEnd::Whole));
+        assert!(got.file == script.file);
+    }
+}
+
+#[test]
 fn a_server_that_stops_in_mid_file_is_seen_to() {
     for client in CLIENTS {
         let stops = |stop| {

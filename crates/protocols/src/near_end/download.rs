@@ -52,8 +52,10 @@ impl<B: Block + 'static> Download<B> {
 
     /// The server has told the file's size, or none.
     pub fn tell(&mut self, size: Option<u64>) {
-        match self.announced {
-            Some(_) if size != self.announced => self.changed(),
+        match (self.announced, size) {
+            // So servers say that do not know it.
+            (Some(0), None) => {}
+            (Some(announced), size) if size != Some(announced) => self.changed(),
             _ => self.announced = size,
         }
     }
@@ -77,7 +79,7 @@ impl<B: Block + 'static> Download<B> {
             return;
         }
         let ready = self.ready();
-        let wanted = match self.announced {
+        let wanted = match self.announced.filter(|size| *size > 0) {
             Some(size) => size.max(ready + BEYOND),
             None => ready + AHEAD,
         };

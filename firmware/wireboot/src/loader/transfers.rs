@@ -56,7 +56,8 @@ impl LoaderNetwork {
                 }
                 Some(Event::Progress {
                     job,
-                    total: Some(total),
+                    // So servers say that do not know it; of an empty file, its end tells.
+                    total: Some(total @ 1..),
                     ..
                 }) if job == wanted && size.is_none() => {
                     size = Some(total);

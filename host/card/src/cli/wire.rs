@@ -129,6 +129,12 @@ fn assign<'a>(
             "--socket {} is there twice: each machine needs one of its own",
             socket.path.display()
         );
+        let mac = socket.mac;
+        ensure!(
+            mac.is_none() || before.clone().all(|other| other.mac != mac),
+            "--socket {} has the mac= of one before it: each machine needs an address of its own",
+            socket.path.display()
+        );
     }
     let wires: Vec<_> = match wires {
         [one] => sockets.iter().map(|_| one).collect(),
@@ -297,6 +303,11 @@ mod tests {
         for (sockets, wires, why) in [
             (&many[..], &["none"][..], "16 machines at most"),
             (&["a", "b", "a"], &["none"], "--socket a is there twice"),
+            (
+                &["a,mac=02:00:00:00:00:01", "b,mac=02:00:00:00:00:01"],
+                &["card"],
+                "--socket b has the mac=",
+            ),
             (
                 &["a", "b", "c"],
                 &["none", "none"],

@@ -63,7 +63,7 @@ pub(crate) struct RunningRing {
     pub call: Option<OwnedFd>,
     /// Tells the monitor that the ring is broken.
     pub error: Option<OwnedFd>,
-    /// What the guest sends by it is lost: the monitor has not enabled it.
+    /// What the guest sends by it is lost: the monitor has disabled it.
     pub discards: bool,
 }
 
@@ -137,6 +137,8 @@ struct Ring {
     error: Option<OwnedFd>,
     /// As the monitor said.
     enabled: Option<bool>,
+    /// It has been enabled since its doorbell came.
+    was_enabled: bool,
     running: bool,
 }
 
@@ -243,7 +245,10 @@ impl<R: Rings> Session<R> {
                 self.change(ring, |ring| ring.base = base)?;
             }
             Request::GetRingBase { ring } => {
-                self.change(ring, |ring| ring.kick = None)?;
+                self.change(ring, |ring| {
+                    ring.kick = None;
+                    ring.was_enabled = false;
+                })?;
                 let base = self.rings.get(ring).map_or(0, |ring| ring.base);
                 return Ok(Reply::Base { ring, base });
             }
@@ -251,7 +256,10 @@ impl<R: Rings> Session<R> {
                 self.set_ring_event(ring, event, fd, fds)?
             }
             Request::SetRingEnable { ring, enable } => {
-                self.change(ring, |ring| ring.enabled = Some(enable))?;
+                self.change(ring, |ring| {
+                    ring.enabled = Some(enable);
+                    ring.was_enabled |= enable;
+                })?;
             }
         }
         Ok(Reply::Nothing)
@@ -349,8 +357,8 @@ impl<R: Rings> Session<R> {
         Ok(())
     }
 
-    /// Starts a ring if all is there. One that is not enabled gives the guest nothing, and loses what the guest sends (vhost-user, "Ring
-    /// states").
+    /// Starts a ring if all is there. One that is no longer enabled gives the guest nothing, and loses what the guest sends (vhost-user, "Ring
+    /// states"). One that is not enabled yet is left alone: the guest may send before the monitor's message is read.
     fn start(&mut self, ring: usize) -> Result<(), SessionError> {
         // Without protocol features there is no request to enable a ring.
         let implied = self.features & PROTOCOL_FEATURES == 0 && self.protocol_features.is_none();
@@ -362,7 +370,8 @@ impl<R: Rings> Session<R> {
             return Ok(());
         };
         let enabled = ring.enabled.unwrap_or(implied);
-        let waits = !enabled && queue.queue == Queue::Receive;
+        let discards = !enabled && ring.was_enabled && queue.queue == Queue::Transmit;
+        let waits = !enabled && !discards;
         if waits || ring.size == 0 || self.memory.is_empty() {
             return Ok(());
         }
@@ -382,7 +391,7 @@ impl<R: Rings> Session<R> {
             kick: kick.try_clone().map_err(kernel)?,
             call: duplicate(ring.call.as_ref())?,
             error: duplicate(ring.error.as_ref())?,
-            discards: !enabled,
+            discards,
         };
         ring.running = true;
         self.card.start(queue, running);

@@ -126,6 +126,19 @@ impl Responder {
         pool.is_some_and(|pool| pool.occupy(address, &client, now))
     }
 
+    /// Whether the datagram asks to go on using an address of another network, from that address, as a machine does that has been moved. It is
+    /// told by broadcast that it may not (RFC 2131 section 4.3.2).
+    pub fn is_of_one_moved(&self, datagram: &[u8], source: Ipv4Addr) -> bool {
+        Message::parse(datagram).is_ok_and(|request| {
+            request.message_type() == Some(MessageType::Request)
+                && request.options.address(option::SERVER_ID).is_none()
+                && request.giaddr.is_unspecified()
+                && request.ciaddr == source
+                && !self.is_on_network(source)
+                && self.pool.is_some()
+        })
+    }
+
     /// The answer to a datagram that came from `source`, if there is one, and what there is to tell.
     pub fn answer(
         &mut self,
@@ -361,6 +374,12 @@ impl Responder {
         let directory = &answers.directory;
         self.machines
             .boots(&request.chaddr, &client, urls, directory, now)
+    }
+
+    /// Whether it is an address of this machine.
+    pub fn is_own(&self, address: Ipv4Addr) -> bool {
+        let Answers { server, own, .. } = &self.answers;
+        address == *server || own.contains(&address)
     }
 
     fn is_on_network(&self, address: Ipv4Addr) -> bool {

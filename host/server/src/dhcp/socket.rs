@@ -131,11 +131,13 @@ impl DhcpServer {
                 let SocketAddr::V4(source) = source else {
                     return;
                 };
-                if *source.ip() == self.server {
+                let from = *source.ip();
+                if responder.is_own(from) {
                     // This server's own question for others.
                     return;
                 }
-                if !sockets.ports.answers((*source.ip()).into()) {
+                let answers = sockets.ports.answers(from.into());
+                if !answers && !responder.is_of_one_moved(datagram, from) {
                     let event = Event::now(Kind::DhcpIgnored, source.ip());
                     self.events.record(event.message(BEYOND));
                     return;

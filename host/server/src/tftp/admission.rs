@@ -39,8 +39,8 @@ struct Taken {
 struct Progress {
     /// Something has been acknowledged.
     answered: bool,
-    /// When it began, or was last far enough.
-    since: Instant,
+    /// When it began, or was last far enough. `None` while the server looks for the file, which is not the client's fault.
+    since: Option<Instant>,
     /// Bytes that were acknowledged then.
     acknowledged: u64,
 }
@@ -49,7 +49,8 @@ impl Progress {
     /// Whether its slot is for another client who waits.
     fn gives_way(&self, now: Instant) -> bool {
         let patience = if self.answered { SLOW } else { TIME_TO_ANSWER };
-        now.saturating_duration_since(self.since) >= patience
+        self.since
+            .is_some_and(|since| now.saturating_duration_since(since) >= patience)
     }
 }
 
@@ -75,7 +76,7 @@ impl TransferSlots {
     }
 
     /// A slot, if there is one.
-    pub(super) fn claim(&self, client: SocketAddr, now: Instant) -> Claim {
+    pub(super) fn claim(&self, client: SocketAddr) -> Claim {
         let mut taken = self.taken();
         if taken.contains_key(&client) {
             return Claim::Repeated;
@@ -87,7 +88,7 @@ impl TransferSlots {
         let slot = Arc::new(Taken {
             progress: Mutex::new(Progress {
                 answered: false,
-                since: now,
+                since: None,
                 acknowledged: 0,
             }),
             revoked: AtomicBool::new(false),
@@ -145,13 +146,18 @@ pub(super) struct TransferSlot {
 }
 
 impl TransferSlot {
+    /// The file is there, and is sent from now on.
+    pub(super) fn begins(&self, now: Instant) {
+        self.taken.progress().since = Some(now);
+    }
+
     /// The client has acknowledged something, so it is there: in all so many bytes.
     pub(super) fn acknowledged(&self, bytes: u64, now: Instant) {
         let mut progress = self.taken.progress();
         if !progress.answered || bytes >= progress.acknowledged.saturating_add(LEAST) {
             *progress = Progress {
                 answered: true,
-                since: now,
+                since: Some(now),
                 acknowledged: bytes,
             };
         }
@@ -236,10 +242,37 @@ mod tests {
     }
 
     fn granted(slots: &TransferSlots, client: SocketAddr, now: Instant) -> TransferSlot {
-        match slots.claim(client, now) {
+        let slot = found_for(slots, client);
+        slot.begins(now);
+        slot
+    }
+
+    /// A slot whose file is looked for.
+    fn found_for(slots: &TransferSlots, client: SocketAddr) -> TransferSlot {
+        match slots.claim(client) {
             Claim::Granted(slot) => slot,
             other => panic!("{client}: {other:?}"),
         }
+    }
+
+    #[test]
+    fn a_slow_disk_is_not_the_clients_fault() {
+        let (slots, now) = (TransferSlots::default(), Instant::now());
+        let looked_for = found_for(&slots, client(1, 1));
+        let _others: Vec<_> = (1..MAX_TRANSFERS)
+            .map(|n| {
+                let slot = granted(&slots, client(2 + (n / 100) as u8, n), now);
+                slot.acknowledged(0, now + SLOW);
+                slot
+            })
+            .collect();
+        let mut waiting = Waiting::default();
+        waiting.push(path(client(9, 9)), b"one");
+        assert!(waiting.next(&slots, now + SLOW).is_none());
+        assert!(!looked_for.is_revoked());
+        looked_for.begins(now);
+        assert!(waiting.next(&slots, now + SLOW).is_none());
+        assert!(looked_for.is_revoked());
     }
 
     fn path(client: SocketAddr) -> Path {
@@ -253,12 +286,12 @@ mod tests {
     fn a_client_has_one_transfer_at_a_time_and_all_have_a_limit() {
         let (slots, now) = (TransferSlots::default(), Instant::now());
         let first = granted(&slots, client(1, 1), now);
-        assert!(matches!(slots.claim(client(1, 1), now), Claim::Repeated));
+        assert!(matches!(slots.claim(client(1, 1)), Claim::Repeated));
         drop(first);
         let mut all: Vec<_> = (0..MAX_TRANSFERS)
             .map(|n| granted(&slots, client((n / 100) as u8, 1 + n), now))
             .collect();
-        assert!(matches!(slots.claim(client(9, 9), now), Claim::Full));
+        assert!(matches!(slots.claim(client(9, 9)), Claim::Full));
         all.pop();
         granted(&slots, client(9, 9), now);
     }
@@ -270,7 +303,7 @@ mod tests {
             .map(|port| granted(&slots, client(1, 1 + port), now))
             .collect();
         of_one.iter().for_each(|slot| slot.acknowledged(0, now));
-        assert!(matches!(slots.claim(client(1, 999), now), Claim::Full));
+        assert!(matches!(slots.claim(client(1, 999)), Claim::Full));
         let other = granted(&slots, client(2, 1), now);
         let mut waiting = Waiting::default();
         waiting.push(path(client(1, 999)), b"one");

@@ -124,7 +124,7 @@ impl TftpServer {
             None => return,
         };
         // A request repeated from the same port is for the transfer that already runs.
-        let slot = match slots.claim(path.client, Instant::now()) {
+        let slot = match slots.claim(path.client) {
             Claim::Granted(slot) => slot,
             Claim::Repeated => return,
             Claim::Full => return waiting.push(path, datagram),
@@ -197,6 +197,7 @@ impl Admitted {
                 return service.refuse(path, refusal);
             }
         };
+        slot.begins(Instant::now());
         let job = transfer::Job {
             path,
             asked,
@@ -540,7 +541,7 @@ mod tests {
         let (_, transfer) = client.recv_from(&mut packet).unwrap();
         // Each transfer would answer from a port of its own: once the first is over, nothing may be left to come.
         client.send_to(b"\0\x05\0\0enough\0", transfer).unwrap();
-        while matches!(slots.claim(path.client, Instant::now()), Claim::Repeated) {
+        while matches!(slots.claim(path.client), Claim::Repeated) {
             std::thread::sleep(Duration::from_millis(5));
         }
         client.set_nonblocking(true).unwrap();
@@ -566,7 +567,7 @@ mod tests {
         let taken: Vec<_> = (1..1000u16)
             .map_while(|port| {
                 let other = (Ipv4Addr::LOCALHOST, port).into();
-                match slots.claim(other, Instant::now()) {
+                match slots.claim(other) {
                     Claim::Granted(slot) => Some(slot),
                     _ => None,
                 }
@@ -588,7 +589,7 @@ mod tests {
             b"\0\x05\0\x01there is no such file here\0"
         );
         // It may go on to the next file at once.
-        let next = slots.claim(path.client, Instant::now());
+        let next = slots.claim(path.client);
         assert!(matches!(next, Claim::Granted(_)), "{next:?}");
     }
 

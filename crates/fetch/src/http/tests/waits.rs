@@ -420,7 +420,7 @@ fn unresolved(passing: bool) -> Unresolved {
 
 #[test]
 fn a_name_server_that_starts_again_is_waited_for() {
-    for (failures, patience) in [(2, 0), (7, 60)] {
+    for (failures, patience) in [(1, 0), (7, 60)] {
         let mut world = always(ok(b"file"));
         let outcome = world.get_by(
             move |number| match number {
@@ -432,6 +432,9 @@ fn a_name_server_that_starts_again_is_waited_for() {
         );
         assert_eq!(outcome.bytes(), b"file");
     }
+    let mut world = always(ok(b"file"));
+    let outcome = world.get_by(|_| Err(unresolved(true)), "http://boot/file", 0);
+    assert_eq!(outcome.error().attempts, 2);
     // That there is no such name is an answer.
     let mut world = always(ok(b"file"));
     let outcome = world.get_by(|_| Err(unresolved(false)), "http://boot/file", 60);
