@@ -578,15 +578,18 @@ mod tests {
         fs::remove_dir(new_of(&path)).unwrap();
         leases.keep_at(vec![lease(2, b"two", 100)], start, clock());
         assert_eq!(lines_in(&path), 1);
-        // Another server has it.
-        let held = hold(&path).unwrap();
+        // Another server has it, and gives an address again.
+        let other = Leases::open(&path, &Events::default()).unwrap();
         leases.keep_at(vec![lease(3, b"three", 100)], later, clock());
         assert_eq!(lines_in(&path), 1);
-        drop(held);
+        other.keep(vec![lease(1, b"another", 900)]);
+        drop(other);
         leases.keep_at(vec![lease(4, b"four", 100)], later + RETRY, clock());
         assert_eq!(said(&told), [0, 1]);
         drop(leases);
-        assert_eq!(all(&path).len(), 4);
+        let all = all(&path);
+        assert_eq!(all.len(), 4);
+        assert_eq!(all[0].1, b"another");
     }
 
     #[test]

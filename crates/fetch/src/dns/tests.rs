@@ -255,6 +255,17 @@ fn the_search_list() {
         ["boot.lan", "boot.lan.x.net", "boot.lan.y.net"]
     );
     assert_eq!(order("boot.").0, ["boot"]);
+    // Name servers without the world behind them refuse what is not theirs: that is not waited for where another name is left.
+    let (addresses, micros) = resolved(&["x.net"], "boot.lan", |query| {
+        let name = asked(&query.payload);
+        vec![query.answer(if name == "boot.lan.x.net" {
+            answer(&query.payload, 0, &[("boot.lan.x.net", Data::A(SITE))])
+        } else {
+            answer(&query.payload, 5, &[])
+        })]
+    });
+    assert_eq!(addresses.unwrap(), [SITE]);
+    assert!(micros < 100_000, "{micros} us");
     let (addresses, _) = resolved(&["x.net", "y.net"], "boot", |query| {
         let name = asked(&query.payload);
         vec![query.answer(if name == "boot.y.net" {

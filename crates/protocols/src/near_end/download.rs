@@ -226,6 +226,22 @@ mod tests {
         assert_eq!(one.progress().state, DownloadState::Whole);
     }
 
+    /// A window of the largest size has room.
+    #[test]
+    fn a_size_of_nothing_is_no_limit() {
+        let mut one = Download::new(64 << 20);
+        one.tell(Some(0));
+        let mut given = 0;
+        let allocate = |bytes| {
+            given += bytes as u64;
+            piece(bytes)
+        };
+        drop(one.begin(allocate).unwrap());
+        assert!(given >= AHEAD, "{given}");
+        one.tell(None);
+        assert!(!refused(&mut one));
+    }
+
     #[test]
     fn a_server_that_the_engine_has_no_way_to_is_asked_by_the_loader() {
         let error = |error| FetchError::Tftp {
