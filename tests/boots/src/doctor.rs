@@ -544,7 +544,8 @@ pub(crate) fn slow_names(lab: &Lab) -> Result<()> {
     let report = inside_over(lab, IpVersion::V6, &faults, "boot options=1", false)?;
     let seconds = findings(&report, &["names"])?;
     let lost = seconds.get("names").copied().unwrap_or_default();
-    ensure!((1.0..20.0).contains(&lost), "{lost} s");
+    // The server waits for 1 s by the host's clock; the machine's may be a little slower.
+    ensure!((0.99..20.0).contains(&lost), "{lost} s");
     let dry = report.dry_boot().context("nothing was loaded")?;
     ensure!(dry.failure.is_none(), "{dry:?}");
     Ok(())
