@@ -29,7 +29,7 @@ struct World {
     /// Frames that came from it.
     arrived: VecDeque<Vec<u8>>,
     full: bool,
-    /// The engine's.
+    /// Reads from another address than this one, the engine's, are not its files.
     address: IpAddr,
 }
 

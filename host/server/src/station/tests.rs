@@ -5,7 +5,7 @@ use std::path::Path;
 
 use etherparse::{ArpEthIpv4Packet, ArpOperation, EtherType, Ethernet2Header};
 use tempfile::TempDir;
-use wireboot_tcp::{Connection, Limits, Segment, State};
+use wireboot_tcp::{Connection, Limits, Segment, State, Transmit};
 use wireboot_wire::dhcp::{Message, MessageType, option};
 use wireboot_wire::ladder::{Answer, DATA_PORT, Request};
 use wireboot_wire::tftp::{ErrorCode, Packet, TransferOptions};
@@ -54,6 +54,19 @@ fn bytes(len: usize) -> Vec<u8> {
 impl Fixture {
     fn new(files: &[(&str, &[u8])]) -> Self {
         Self::on(0, files)
+    }
+
+    /// The first segment of a client's connection.
+    fn syn(&self) -> Transmit {
+        let host = &self.station.host;
+        let now = host.tcp_time(host.epoch + self.now);
+        let limits = Limits {
+            window: 1000,
+            room: 1000,
+            unit: 0,
+        };
+        let mut opening = Connection::connect(1460, 1, now);
+        opening.transmit(now, &limits).unwrap()
     }
 
     fn on(network: u8, files: &[(&str, &[u8])]) -> Self {
@@ -870,17 +883,7 @@ fn what_one_machine_begins_is_bounded() {
     .emit(&mut packet);
     for port in 0..=1000 {
         fixture.say(3000 + port, 69, &packet);
-        let now = fixture
-            .station
-            .host
-            .tcp_time(fixture.station.host.epoch + fixture.now);
-        let mut opening = Connection::connect(1460, 1, now);
-        let limits = Limits {
-            window: 1000,
-            room: 1000,
-            unit: 0,
-        };
-        let syn = opening.transmit(now, &limits).unwrap();
+        let syn = fixture.syn();
         fixture.take(&frame::segment(
             CLIENT,
             fixture.from(3000 + port),
@@ -913,14 +916,7 @@ fn what_one_machine_begins_is_bounded() {
 #[test]
 fn other_ports_are_closed_and_other_hosts_are_not_answered() {
     let mut fixture = Fixture::new(&[("file", b"")]);
-    let now = fixture.station.host.tcp_time(fixture.station.host.epoch);
-    let mut opening = Connection::connect(1460, 1, now);
-    let limits = Limits {
-        window: 1000,
-        room: 1000,
-        unit: 0,
-    };
-    let syn = opening.transmit(now, &limits).unwrap();
+    let syn = fixture.syn();
     fixture.take(&frame::segment(
         CLIENT,
         fixture.from(3000),
@@ -957,14 +953,7 @@ fn hosts_of_other_networks_are_not_answered() {
     let flows = |fixture: &mut Fixture, (source, to): (IpAddr, IpAddr)| {
         fixture.ends = (source, to);
         fixture.say(3000, 69, &request("file", options(512, 1)));
-        let now = fixture.station.host.tcp_time(fixture.station.host.epoch);
-        let mut opening = Connection::connect(1460, 1, now);
-        let limits = Limits {
-            window: 1000,
-            room: 1000,
-            unit: 0,
-        };
-        let syn = opening.transmit(now, &limits).unwrap();
+        let syn = fixture.syn();
         let (from, to) = (fixture.from(3000), fixture.peer(80));
         fixture.take(&frame::segment(CLIENT, from, to, &syn));
         (fixture.flows(), fixture.all().len())
@@ -1138,16 +1127,7 @@ fn what_changed_on_its_way_is_passed_over() {
         .udp(3000, 69)
         .write(&mut read, &packet)
         .unwrap();
-    let now = fixture.station.host.tcp_time(fixture.station.host.epoch);
-    let limits = Limits {
-        window: 1000,
-        room: 1000,
-        unit: 0,
-    };
-    let syn = Connection::connect(1460, 1, now)
-        .transmit(now, &limits)
-        .unwrap();
-    let syn = frame::segment(CLIENT, fixture.from(3000), fixture.peer(80), &syn);
+    let syn = frame::segment(CLIENT, fixture.from(3000), fixture.peer(80), &fixture.syn());
     // Destination, source, type; time to live, flags (a fragment); checksums; the last byte.
     for at in [5, 6, 12, 22, 20] {
         for frame in [&read, &syn] {
