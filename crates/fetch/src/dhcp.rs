@@ -185,6 +185,7 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         offers: Vec::new(),
         proxies: Vec::new(),
         failed: Vec::new(),
+        declined: Vec::new(),
         malformed: 0,
         discovers: 0,
         sent: Vec::new(),
@@ -211,7 +212,11 @@ pub async fn discover(stack: &Stack, request: &DhcpRequest) -> Result<Lease, Dhc
         if matches!(error, DhcpError::NoBootServer { .. }) {
             return Err(error);
         }
-        if !matches!(error, DhcpError::AddressInUse { .. }) {
+        // A server that is told of an address in use has another one, most likely.
+        let in_use = matches!(error, DhcpError::AddressInUse { .. });
+        if in_use && !client.declined.contains(&offer.server) {
+            client.declined.push(offer.server);
+        } else {
             client.failed.push(offer.server);
         }
         setback = Some(error);
@@ -233,6 +238,8 @@ struct Client<'a> {
     proxies: Vec<Offer>,
     /// Servers that gave no lease for a REQUEST: others' offers go before theirs.
     failed: Vec<Ipv4Addr>,
+    /// Servers of which an address was declined.
+    declined: Vec<Ipv4Addr>,
     malformed: u32,
     discovers: usize,
     /// The last DISCOVER.

@@ -14,6 +14,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::future::poll_fn;
 use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
@@ -417,19 +418,23 @@ impl Resolver<'_> {
             self.stack.sleep(next - self.stack.now()).await;
             let wait = Duration::from_secs(wait);
             next = self.stack.now() + wait;
+            let silent = Cell::new(false);
             let answer = race::first(self.stack, &servers, None, async |server| {
                 let query = self.query(server, name, record);
                 match self.stack.timeout(wait, query).await {
                     Some(answer @ Answer::Failed(_)) => Err(Some((server.ip(), answer))),
                     Some(answer) => Ok(answer),
-                    None => Err(None),
+                    None => {
+                        silent.set(true);
+                        Err(None)
+                    }
                 }
             });
             match answer.await {
                 Ok((server, answer)) => return Ok((server.ip(), answer)),
                 Err(failure) => failed = failure.or(failed),
             }
-            if failed.is_some() && !self.is_last {
+            if failed.is_some() && !silent.get() && !self.is_last {
                 break;
             }
         }

@@ -34,7 +34,7 @@ impl fmt::Display for Floor {
 pub struct Limits {
     /// Below this rate a transfer ends.
     pub floor: Floor,
-    /// How long a server is waited for that is busy, cannot be reached (by HTTP: or resolved), hangs up or says nothing. The usual attempts are made in any case.
+    /// How long a server is waited for that is busy, cannot be reached, hangs up or says nothing, or (by HTTP) whose name cannot be resolved. The usual attempts are made in any case.
     pub patience: Duration,
 }
 

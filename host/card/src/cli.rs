@@ -239,8 +239,8 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
         reports.as_ref().map_or(Ok(()), ReportsFolder::check)
     };
     let card = arguments.card.start(&sockets, wires, confine)?;
-    let _writer = events.start_writer().context("starting the log")?;
     tell(&served, &events)?;
+    let _writer = events.start_writer().context("starting the log")?;
     say!("wireboot nic: waiting for a monitor; QEMU attaches a machine by these arguments:");
     // In front of them.
     crate::say::finish();
@@ -256,8 +256,8 @@ fn run_card(arguments: &RunArgs) -> Result<()> {
     arguments.card.check(sockets)?;
     let opened = wire::open(sockets, &arguments.wire, None)?;
     let card = arguments.card.start(sockets, opened.wires, || Ok(()))?;
-    let _writer = opened.events.start_writer().context("starting the log")?;
     tell(&opened.served, &opened.events)?;
+    let _writer = opened.events.start_writer().context("starting the log")?;
     for socket in sockets {
         say!(
             "wireboot nic: waiting for a monitor at {}; `wireboot nic args --socket {socket}` prints its arguments",

@@ -199,7 +199,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         folder.check()?;
     }
     say_what_is_served(&directory, &events);
-    // Once there are clients, no server waits for who reads the log. It is started here, so it is confined; it ends after the servers.
+    // From here on a thread writes the log. Started after confining, it is confined, too; it ends after the servers.
     let _writer = events.start_writer().context("starting the log")?;
     let stop = Stop::default();
     let threads = start(

@@ -131,7 +131,7 @@ impl Folder {
         let how = OpenHow::new()
             .flags(how)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        persistently(|| openat2(&self.0, name, how))
+        retrying_eagain(|| openat2(&self.0, name, how))
     }
 }
 
@@ -148,7 +148,7 @@ impl From<Folder> for OwnedFd {
 }
 
 /// Opens again where the kernel gives up: at a `..`, when anything is renamed or mounted meanwhile (openat2(2), `EAGAIN`).
-fn persistently<T>(mut open: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
+fn retrying_eagain<T>(mut open: impl FnMut() -> nix::Result<T>) -> nix::Result<T> {
     for _ in 1..TRIES {
         match open() {
             Err(Errno::EAGAIN) => {}
@@ -183,7 +183,7 @@ mod tests {
     fn what_a_rename_disturbs_is_opened_again_but_not_for_ever() {
         let opened = |disturbed: usize, then: nix::Result<()>| {
             let mut tries = 0;
-            let result = persistently(|| {
+            let result = retrying_eagain(|| {
                 tries += 1;
                 if tries > disturbed {
                     then

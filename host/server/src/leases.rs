@@ -190,8 +190,13 @@ impl Journal {
     fn write(&mut self, new: Vec<Line>, clock: Duration) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             let _held = hold(&self.path)?;
-            // Another server may have had it in the meantime.
+            // Another server may have had it in the meantime. What that gave is kept for the next start; this one does not learn of it.
             for (address, line) in self.read()? {
+                // What this server wrote itself is older than what it knows.
+                let written = self.written.get(&line.client);
+                if written == Some(&(line.address, line.until)) {
+                    continue;
+                }
                 let known = self.leases.get(&address);
                 if known.is_none_or(|known| known.until < line.until) {
                     self.leases.insert(address, line);
@@ -543,6 +548,9 @@ mod tests {
         let retry = RETRY.as_secs();
         keep(2, 1);
         assert_eq!(said(&told), [1, 0]);
+        // Given back meanwhile: the file's own line does not undo it.
+        let now = start + Duration::from_secs(2);
+        leases.keep_at(vec![(address(1), vec![1], now)], now, clock);
         // So that a new file cannot be made.
         fs::create_dir(new_of(&path)).unwrap();
         keep(3, retry);
@@ -552,7 +560,9 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), broken_off);
         assert_eq!(said(&told), [1, 0]);
         keep(6, 1 + 2 * retry);
-        assert_eq!(lines(&fs::read(&path).unwrap()).unwrap().len(), 6);
+        let kept = lines(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(kept.len(), 6);
+        assert_eq!(kept[&address(1).into()].until, clock.as_secs());
         assert_eq!(said(&told), [1, 1]);
         keep(7, 2 + 2 * retry);
         assert_eq!(lines_in(&path), 7);

@@ -12,7 +12,7 @@ use crate::interface::Networks;
 use crate::stop::Stop;
 
 /// Why a message of somebody beyond the server's networks is not answered.
-pub(crate) const BEYOND: &str =
+pub(crate) const FROM_BEYOND: &str =
     "it comes from beyond this server's networks, where it is easily forged (--anyone answers it)";
 
 /// Which port a message came to.

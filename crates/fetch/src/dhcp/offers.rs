@@ -8,8 +8,8 @@ use wireboot_wire::dhcp::{Message, MessageType, PxeOptions, option};
 /// How long a plain offer waits for a better one. A proxy has no address to find and to probe, so it answers in a
 /// round trip or two, long before most DHCP servers; half a second covers a relay across a slow line, too.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long another server is waited for when one has offered that gave no lease before: one that asks whether somebody has the address
-/// takes as long.
+/// How long another server is waited for, when the one that has offered gave no lease before. A server that probes its address first takes as
+/// long.
 const GRACE_OF_OTHERS: Duration = Duration::from_secs(2);
 /// Offers kept of one DISCOVER; more are dropped.
 const MAX_OFFERS: usize = 16;

@@ -765,26 +765,33 @@ fn an_address_in_use_is_declined() {
     assert_eq!(lease.unwrap().address.address(), free);
     assert_eq!(declined, [taken]);
     // Its server is no worse for that than another one, which names no file.
-    let mut declined = false;
-    let (lease, _) = discovered(
-        LinkConfig::default(),
-        1,
-        &[SERVER, taken],
-        wish(),
-        |_, message| {
-            declined |= message.message_type() == Some(MessageType::Decline);
-            let address = if declined { free } else { taken };
-            let discover = message.message_type() == Some(MessageType::Discover);
-            let offer = with_file(lease_reply(SERVER, address, message), "f");
-            let plain = lease_reply(OTHER, Ipv4Addr::new(10, 0, 0, 50), message);
-            match (discover, chosen(message, SERVER)) {
-                (true, _) => vec![from(&plain), from(&offer)],
-                (false, true) => vec![from(&offer)],
-                (false, false) => vec![from(&plain)],
-            }
-        },
-    );
-    assert_eq!(lease.unwrap().server, Some(SERVER));
+    let beside_another = |other_address: Ipv4Addr| {
+        let mut declined = false;
+        discovered(
+            LinkConfig::default(),
+            1,
+            &[SERVER, taken],
+            wish(),
+            move |_, message| {
+                declined |= message.message_type() == Some(MessageType::Decline);
+                let address = if declined { other_address } else { taken };
+                let discover = message.message_type() == Some(MessageType::Discover);
+                let offer = with_file(lease_reply(SERVER, address, message), "f");
+                let plain = lease_reply(OTHER, Ipv4Addr::new(10, 0, 0, 50), message);
+                match (discover, chosen(message, SERVER)) {
+                    (true, _) => vec![from(&plain), from(&offer)],
+                    (false, true) => vec![from(&offer)],
+                    (false, false) => vec![from(&plain)],
+                }
+            },
+        )
+        .0
+        .unwrap()
+        .server
+    };
+    assert_eq!(beside_another(free), Some(SERVER));
+    // It is where it has no other address.
+    assert_eq!(beside_another(taken), Some(OTHER));
     // A server that has no other address.
     let (lease, _) = discovered(LinkConfig::default(), 1, &[taken], wish(), |_, message| {
         vec![from(&with_file(lease_reply(SERVER, taken, message), "f"))]

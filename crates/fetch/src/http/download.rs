@@ -88,7 +88,7 @@ pub async fn get<R: Resolve, D: Destination>(
         url: url.clone(),
         limits,
         servers: Vec::new(),
-        stale: false,
+        resolve_again: false,
         turn: 0,
         body: Body::new(destination),
         helpers: Helpers::default(),
@@ -134,8 +134,8 @@ struct Download<'a, R, D> {
     limits: Limits,
     /// Addresses of the URL's server in the order of preference; empty until resolved.
     servers: Vec<SocketAddr>,
-    /// None of them could be connected to.
-    stale: bool,
+    /// The last attempt could not connect: the name is resolved again.
+    resolve_again: bool,
     /// Which of them is tried, modulo their number.
     turn: usize,
     body: Body<'a, D>,
@@ -218,8 +218,8 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
                 );
                 pause
             };
-            self.stale = matches!(problem, Problem::Connect(_));
-            if self.stale || self.body.reach == 0 {
+            self.resolve_again = matches!(problem, Problem::Connect(_));
+            if self.resolve_again || self.body.reach == 0 {
                 self.turn += 1;
             }
             self.stack.sleep(pause).await;
@@ -259,7 +259,7 @@ impl<'a, R: Resolve, D: Destination> Download<'a, R, D> {
     /// Finds the server's addresses where they are not known or of no use any more. Known ones stay if that fails.
     async fn resolve(&mut self) -> Result<(), Problem> {
         let known = !self.servers.is_empty();
-        if known && !core::mem::take(&mut self.stale) {
+        if known && !core::mem::take(&mut self.resolve_again) {
             return Ok(());
         }
         match servers(self.stack, self.resolver, &self.url).await {

@@ -137,9 +137,17 @@ struct Ring {
     error: Option<OwnedFd>,
     /// As the monitor said.
     enabled: Option<bool>,
-    /// It has been enabled since its doorbell came.
+    /// It has run while it was enabled, since its doorbell came.
     was_enabled: bool,
     running: bool,
+}
+
+impl Ring {
+    /// It stands still until it gets another one.
+    fn forget_doorbell(&mut self) {
+        self.kick = None;
+        self.was_enabled = false;
+    }
 }
 
 /// A monitor's session. Its rings stop when it is dropped.
@@ -204,7 +212,7 @@ impl<R: Rings> Session<R> {
             Request::SetOwner => {}
             Request::ResetOwner => {
                 for ring in 0..self.rings.len() {
-                    self.change(ring, |ring| ring.kick = None)?;
+                    self.change(ring, Ring::forget_doorbell)?;
                 }
             }
             Request::SetFeatures(features) => {
@@ -245,10 +253,7 @@ impl<R: Rings> Session<R> {
                 self.change(ring, |ring| ring.base = base)?;
             }
             Request::GetRingBase { ring } => {
-                self.change(ring, |ring| {
-                    ring.kick = None;
-                    ring.was_enabled = false;
-                })?;
+                self.change(ring, Ring::forget_doorbell)?;
                 let base = self.rings.get(ring).map_or(0, |ring| ring.base);
                 return Ok(Reply::Base { ring, base });
             }
@@ -256,10 +261,7 @@ impl<R: Rings> Session<R> {
                 self.set_ring_event(ring, event, fd, fds)?
             }
             Request::SetRingEnable { ring, enable } => {
-                self.change(ring, |ring| {
-                    ring.enabled = Some(enable);
-                    ring.was_enabled |= enable;
-                })?;
+                self.change(ring, |ring| ring.enabled = Some(enable))?;
             }
         }
         Ok(Reply::Nothing)
@@ -394,6 +396,7 @@ impl<R: Rings> Session<R> {
             discards,
         };
         ring.running = true;
+        ring.was_enabled |= enabled;
         self.card.start(queue, running);
         Ok(())
     }

@@ -126,9 +126,9 @@ impl Responder {
         pool.is_some_and(|pool| pool.occupy(address, &client, now))
     }
 
-    /// Whether the datagram asks to go on using an address of another network, from that address, as a machine does that has been moved. It is
-    /// told by broadcast that it may not (RFC 2131 section 4.3.2).
-    pub fn is_of_one_moved(&self, datagram: &[u8], source: Ipv4Addr) -> bool {
+    /// Whether it is a REQUEST to go on with an address of another network, sent from that address: a machine that was moved. It gets a NAK
+    /// (RFC 2131 section 4.3.2).
+    pub fn is_renewal_from_elsewhere(&self, datagram: &[u8], source: Ipv4Addr) -> bool {
         Message::parse(datagram).is_ok_and(|request| {
             request.message_type() == Some(MessageType::Request)
                 && request.options.address(option::SERVER_ID).is_none()

@@ -14,7 +14,7 @@ use crate::event::{Event, Events, Kind};
 use crate::interface::{Interface, Networks};
 use crate::leases::Leases;
 use crate::link_socket::LinkSocket;
-use crate::ports::{BEYOND, Port, Ports, pxe_port};
+use crate::ports::{FROM_BEYOND, Port, Ports, pxe_port};
 use crate::stop::Stop;
 
 /// The sockets, bound to one interface.
@@ -137,9 +137,9 @@ impl DhcpServer {
                     return;
                 }
                 let answers = sockets.ports.answers(from.into());
-                if !answers && !responder.is_of_one_moved(datagram, from) {
+                if !answers && !responder.is_renewal_from_elsewhere(datagram, from) {
                     let event = Event::now(Kind::DhcpIgnored, source.ip());
-                    self.events.record(event.message(BEYOND));
+                    self.events.record(event.message(FROM_BEYOND));
                     return;
                 }
                 let now = Instant::now();

@@ -13,7 +13,7 @@ use super::responder::Responder;
 use crate::event::{Event, Events, Kind};
 use crate::interface::{Interface, Networks};
 use crate::leases::Leases;
-use crate::ports::{BEYOND, Port, Ports, pxe_port};
+use crate::ports::{FROM_BEYOND, Port, Ports, pxe_port};
 use crate::stop::Stop;
 
 /// When an answer of port 4011 is sent again. Stock firmware asks there once, for all that it waits 3 s, and begins to listen after it has
@@ -134,7 +134,7 @@ impl DhcpV6Server {
             };
             if !ports.answers((*source.ip()).into()) {
                 let event = Event::now(Kind::Dhcpv6Ignored, source.ip());
-                self.events.record(event.message(BEYOND));
+                self.events.record(event.message(FROM_BEYOND));
                 return;
             }
             let now = Instant::now();

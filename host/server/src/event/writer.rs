@@ -16,7 +16,7 @@ use super::{Console, Event, Events, OF_ALL, left_out_line};
 const QUEUED: usize = OF_ALL.at_once as usize;
 /// How long the end waits for what is queued to be written.
 const LAST: Duration = Duration::from_secs(1);
-/// Time between two looks whether it is.
+/// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The way to the thread: events, and `None` at the end.

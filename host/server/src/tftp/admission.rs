@@ -147,7 +147,7 @@ pub(super) struct TransferSlot {
 
 impl TransferSlot {
     /// The file is there, and is sent from now on.
-    pub(super) fn begins(&self, now: Instant) {
+    pub(super) fn file_found(&self, now: Instant) {
         self.taken.progress().since = Some(now);
     }
 
@@ -242,13 +242,13 @@ mod tests {
     }
 
     fn granted(slots: &TransferSlots, client: SocketAddr, now: Instant) -> TransferSlot {
-        let slot = found_for(slots, client);
-        slot.begins(now);
+        let slot = looking_for(slots, client);
+        slot.file_found(now);
         slot
     }
 
     /// A slot whose file is looked for.
-    fn found_for(slots: &TransferSlots, client: SocketAddr) -> TransferSlot {
+    fn looking_for(slots: &TransferSlots, client: SocketAddr) -> TransferSlot {
         match slots.claim(client) {
             Claim::Granted(slot) => slot,
             other => panic!("{client}: {other:?}"),
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn a_slow_disk_is_not_the_clients_fault() {
         let (slots, now) = (TransferSlots::default(), Instant::now());
-        let looked_for = found_for(&slots, client(1, 1));
+        let looked_for = looking_for(&slots, client(1, 1));
         let _others: Vec<_> = (1..MAX_TRANSFERS)
             .map(|n| {
                 let slot = granted(&slots, client(2 + (n / 100) as u8, n), now);
@@ -270,7 +270,7 @@ mod tests {
         waiting.push(path(client(9, 9)), b"one");
         assert!(waiting.next(&slots, now + SLOW).is_none());
         assert!(!looked_for.is_revoked());
-        looked_for.begins(now);
+        looked_for.file_found(now);
         assert!(waiting.next(&slots, now + SLOW).is_none());
         assert!(looked_for.is_revoked());
     }

@@ -197,7 +197,7 @@ impl Admitted {
                 return service.refuse(path, refusal);
             }
         };
-        slot.begins(Instant::now());
+        slot.file_found(Instant::now());
         let job = transfer::Job {
             path,
             asked,

@@ -165,9 +165,20 @@ fn a_transmit_ring_that_is_no_longer_enabled_loses_what_is_sent() {
         let running = session.card.running[1].as_ref().unwrap();
         assert!(enabled || running.start.base == 41);
     }
+    for stop in [Request::GetRingBase { ring: 1 }, Request::ResetOwner] {
+        tell(&mut session, stop, vec![]);
+        // Before it has a doorbell, that counts for nothing.
+        tell(&mut session, enable(true), vec![]);
+        tell(&mut session, enable(false), vec![]);
+        tell(&mut session, kick(1), vec![event()]);
+        assert_eq!(discards(&session), None);
+        tell(&mut session, enable(true), vec![]);
+    }
+    // It is still enabled when it gets another doorbell.
     tell(&mut session, Request::GetRingBase { ring: 1 }, vec![]);
     tell(&mut session, kick(1), vec![event()]);
-    assert_eq!(discards(&session), None);
+    tell(&mut session, enable(false), vec![]);
+    assert_eq!(discards(&session), Some(true));
 }
 
 #[test]
