@@ -31,11 +31,16 @@ if ! command -v apt-get >/dev/null; then
     exit 1
 fi
 root=
-[ "$(id -u)" = 0 ] || root=sudo
+if [ "$(id -u)" != 0 ]; then
+    root=sudo
+    command -v sudo >/dev/null || { echo "setup: cannot install $packages: needs root, or sudo" >&2; exit 1; }
+fi
 echo "setup: installing $packages"
-export DEBIAN_FRONTEND=noninteractive
+# One source of several that fails does not matter if the others have what is needed.
+$root apt-get update -q || echo "setup: apt-get update has failed; trying with what apt knows" >&2
 # shellcheck disable=SC2086 # a list of words
-$root apt-get update -q && $root apt-get install -y -q --no-install-recommends $packages ca-certificates
+$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=300 \
+    $packages ca-certificates
 
 have=$(minor)
 if [ "${have:-0}" -lt "$needed" ]; then

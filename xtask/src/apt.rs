@@ -96,7 +96,10 @@ pub(crate) fn ensure(packages: &[&str]) -> Result<()> {
     println!("Installing Debian packages: {}", missing.join(" "));
     let _policy = NoServices::begin()?;
     if install(&missing).is_err() {
-        shell::run(as_root("apt-get").args(["update", "-q"])).context(OFFLINE)?;
+        // One source of several that fails does not matter if the others have what is needed.
+        if shell::run(as_root("apt-get").args(["update", "-q"])).is_err() {
+            println!("apt-get update has failed; trying with what apt knows");
+        }
         install(&missing).context(OFFLINE)?;
     }
     for (package, service) in SERVICES {
@@ -114,6 +117,8 @@ fn install(packages: &[&str]) -> Result<()> {
     shell::run(
         as_root("apt-get")
             .args(["install", "-y", "-q", "--no-install-recommends"])
+            // A machine that has just started may be at its own upgrades.
+            .args(["-o", "DPkg::Lock::Timeout=300"])
             .args(packages)
             .env("DEBIAN_FRONTEND", "noninteractive"),
     )
