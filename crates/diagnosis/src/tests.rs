@@ -356,6 +356,12 @@ fn waits_for_addresses_and_names_are_told() {
     });
     close(found(&report, "names").seconds, 5.0);
     close(found(&report, "boot-server").seconds, 4.0);
+    // Asked again in another conversation, it is named once.
+    let again = report.network.boot_servers[0].clone();
+    report.network.boot_servers.push(again);
+    let silent = found(&report, "boot-server").evidence;
+    assert!(silent.ends_with("never answered: 10.0.0.7"), "{silent}");
+    report.network.boot_servers.pop();
     report.network.boot_servers[0].answered_s = Some(9.1);
     assert!(!ids(&report).contains(&"boot-server".to_string()));
     // Below what is worth a word.
@@ -661,6 +667,46 @@ fn numbers_of_a_strangers_report_do_not_overflow() {
     };
     report.network.transfers = vec![huge.clone(), huge];
     assert!(ids(&report).contains(&"loss".to_string()));
+}
+
+/// It takes minutes where a name is looked for among all others, or each file looks at all cells.
+#[test]
+fn many_names_and_sizes_of_a_strangers_report_take_no_time() {
+    const MANY: usize = 100_000;
+    let names = || (0..MANY).map(|number| format!("{number:06}"));
+    let mut report = healthy();
+    report.network_drivers = names().collect();
+    report.network_drivers.push("000000".into());
+    let receivers = names().map(|image| wireboot_report::Receiver {
+        image,
+        ether_type: 0,
+    });
+    report.receivers = receivers.collect();
+    let asked = names().map(|server| BootServer {
+        server,
+        ..BootServer::default()
+    });
+    report.network.boot_servers = asked.collect();
+    let phases = names().map(|server| phase(PhaseKind::BootServer, 0.0, 1.0, &server));
+    report.timeline = phases.collect();
+    // Cells of other sizes than the files'.
+    report.network.transfers = vec![lockstep(); 2000];
+    let cell = Cell {
+        ip: 4,
+        granted_block_bytes: Some(9000),
+        bytes: 1,
+        seconds: 1.0,
+        ..Cell::default()
+    };
+    report.sweep = vec![cell; MANY];
+    let all = examine(&report);
+    let of = |id: &str| all.iter().find(|one| one.id == id).unwrap();
+    let twice = &of("needless-drivers").evidence;
+    assert_eq!(twice, "in memory twice: 000000");
+    let receivers = &of("receivers").evidence;
+    assert!(receivers.contains("000003 1 and 99996 more"), "{receivers}");
+    close(of("boot-server").seconds, 100_000.0);
+    assert!(!of("window").evidence.contains("measured"));
 }
 
 #[test]

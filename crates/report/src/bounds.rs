@@ -4,8 +4,9 @@ use alloc::string::{String, ToString};
 
 use crate::{LONGEST, ReadError};
 
-/// Objects and lists that a report has at most. Each takes far more memory than the two bytes of an empty one.
-pub(crate) const MOST_PARTS: usize = 1 << 18;
+/// Objects and lists that a report has at most. Each takes far more memory than the two bytes of an empty one, a dry boot more than 500. In
+/// all, they take a few times as much as the longest text.
+pub(crate) const MOST_PARTS: usize = 1 << 16;
 
 /// Commas that it has at most: a list of empty strings takes eight times the memory of its text.
 pub(crate) const MOST_COMMAS: usize = 1 << 20;
@@ -67,8 +68,15 @@ pub(crate) fn shown(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{Network, Transfer};
-    use crate::{Phase, Report};
+    use crate::network::{
+        BootServer, Dhcp, Dhcpv6, Dhcpv6Answer, NameQuery, Network, Offer, Router, Transfer,
+    };
+    use crate::throughput::{Interval, Stream};
+    use crate::{
+        Attempt, Cost, DryBoot, Finding, Module, NotMeasured, Phase, ProfiledImage, Receiver,
+        Report, RoundTrip, Server, Throughput,
+    };
+    use crate::{ladder, memory, servers, sweep, trace};
     use std::vec;
 
     fn error(text: &str) -> String {
@@ -80,7 +88,7 @@ mod tests {
         let many =
             |count| std::format!(r#"{{"schema":1,"timeline":[{}{{}}]}}"#, "{},".repeat(count));
         assert!(Report::from_json(&many(MOST_PARTS - 3)).is_ok());
-        assert!(error(&many(MOST_PARTS - 2)).contains("262,144"));
+        assert!(error(&many(MOST_PARTS - 2)).contains("65,536"));
         let strings = |count| {
             let some = "\"\",".repeat(count);
             std::format!(r#"{{"schema":1,"checkpoints":{{"options_before":[{some}""]}}}}"#)
@@ -120,6 +128,44 @@ mod tests {
             error(r#"{"schema":"x"}"#),
             "not a report: invalid type: string \"x\", expected u32 at line 1 column 13"
         );
+    }
+
+    #[test]
+    fn whatever_the_parts_are_they_take_three_times_the_longest_texts_memory_at_most() {
+        let elements = [
+            size_of::<Attempt>(),
+            size_of::<BootServer>(),
+            size_of::<Cost>(),
+            size_of::<Dhcp>(),
+            size_of::<Dhcpv6>(),
+            size_of::<Dhcpv6Answer>(),
+            size_of::<DryBoot>(),
+            size_of::<Finding>(),
+            size_of::<Interval>(),
+            size_of::<Module>(),
+            size_of::<NameQuery>(),
+            size_of::<NotMeasured>(),
+            size_of::<Offer>(),
+            size_of::<Phase>(),
+            size_of::<ProfiledImage>(),
+            size_of::<Receiver>(),
+            size_of::<RoundTrip>(),
+            size_of::<Router>(),
+            size_of::<Server>(),
+            size_of::<Stream>(),
+            size_of::<Throughput>(),
+            size_of::<Transfer>(),
+            size_of::<ladder::Rung>(),
+            size_of::<memory::Rate>(),
+            size_of::<memory::Receive>(),
+            size_of::<memory::Region>(),
+            size_of::<servers::Echoes>(),
+            size_of::<sweep::Cell>(),
+            size_of::<trace::Called>(),
+        ];
+        for bytes in elements {
+            assert!(bytes * MOST_PARTS <= 3 * LONGEST, "{bytes}");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub enum ReadError {
     #[error("longer than 16 MiB, so no report")]
     TooLong,
     /// It has more objects, lists and values than any report.
-    #[error("more than 262,144 objects and lists, or 1,048,576 commas, in it, so no report")]
+    #[error("more than 65,536 objects and lists, or 1,048,576 commas, in it, so no report")]
     TooManyParts,
     /// A string in it is longer than any report's.
     #[error("a string of more than 64 KiB in it, so no report")]

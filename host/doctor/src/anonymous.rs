@@ -6,13 +6,12 @@ use std::iter;
 use wireboot_report::sweep::NOT_GRANTED;
 use wireboot_report::{Network, Report};
 
-/// Replaces addresses, serial numbers and names of files and servers by digests. The key is random and forgotten, as there are few enough
-/// addresses to try them all: the same name has the same digest within a report alone. Findings quote names in their words, so those are
-/// examined anew from what is left.
-pub(crate) fn made(report: &Report) -> Report {
+/// Replaces addresses, serial numbers and names of files and servers by digests. The key is to be random and forgotten, as there are few
+/// enough addresses to try them all: a name has the same digest in reports with the same key alone. Findings quote names in their words, so
+/// those are examined anew from what is left.
+pub(crate) fn made(report: &Report, key: &RandomState) -> Report {
     let mut report = report.clone();
-    let key = RandomState::new();
-    let hash = |text: &mut String| *text = format!("{:016x}", key.hash_one(&*text));
+    let hash = |text: &mut String| digest(text, key);
     hash(&mut report.machine.mac);
     report.machine.uuid.iter_mut().for_each(hash);
     let boots = report.dry_boots.iter_mut().map(|boot| {
@@ -29,11 +28,9 @@ pub(crate) fn made(report: &Report) -> Report {
         (&mut heard.network, &mut heard.timeline)
     });
     for (network, timeline) in captured.chain(heard).chain(boots) {
-        names(network, hash);
+        names(network, key);
         for phase in timeline {
-            if !phase.what.is_empty() {
-                hash(&mut phase.what);
-            }
+            hash(&mut phase.what);
         }
     }
     // So have these.
@@ -79,8 +76,24 @@ pub(crate) fn made(report: &Report) -> Report {
     report
 }
 
+/// Replaces a text. Whether there is one, and whether it has a colon, as addresses of IPv6 have, is still told.
+fn digest(text: &mut String, key: &RandomState) {
+    if text.is_empty() {
+        return;
+    }
+    let colon = if text.contains(':') { ":" } else { "" };
+    *text = format!("{:016x}{colon}", key.hash_one(&*text));
+}
+
+/// Replaces a transaction's number: some programs make it of the Ethernet address.
+fn transaction(xid: &mut u32, key: &RandomState) {
+    let digest = key.hash_one(*xid);
+    *xid = u32::try_from(digest >> 32).unwrap_or_default();
+}
+
 /// Replaces the names in what was seen of a network.
-fn names(network: &mut Network, hash: impl Fn(&mut String)) {
+fn names(network: &mut Network, key: &RandomState) {
+    let hash = |text: &mut String| digest(text, key);
     if let Some(tree) = &mut network.spanning_tree {
         hash(&mut tree.bridge);
     }
@@ -93,6 +106,7 @@ fn names(network: &mut Network, hash: impl Fn(&mut String)) {
         hash(&mut lacp.system);
     }
     for one in &mut network.dhcp {
+        transaction(&mut one.xid, key);
         one.chosen.iter_mut().for_each(&hash);
         one.user_class.iter_mut().for_each(&hash);
         for offer in &mut one.offers {
@@ -102,6 +116,7 @@ fn names(network: &mut Network, hash: impl Fn(&mut String)) {
         }
     }
     for one in &mut network.dhcpv6 {
+        transaction(&mut one.xid, key);
         one.boot_file.iter_mut().for_each(&hash);
         for answer in &mut one.answers {
             hash(&mut answer.server);
@@ -147,10 +162,17 @@ mod filled;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
     use std::collections::BTreeSet;
     use wireboot_report::network::{BootServer, Dhcp, Lacp, Neighbour, Offer, Transfer};
+    use wireboot_report::sweep::Cell;
     use wireboot_report::trace::Traced;
-    use wireboot_report::{DryBoot, Phase, RoundTrip, Surroundings, Trace};
+    use wireboot_report::{DryBoot, Phase, RoundTrip, Server, Surroundings, Trace};
+
+    /// With a key of its own.
+    fn unknown(report: &Report) -> Report {
+        made(report, &RandomState::new())
+    }
 
     #[test]
     fn no_name_is_left_and_the_findings_stay() {
@@ -242,7 +264,7 @@ mod tests {
                 before.contains(&"refused".to_owned())
                     && before.contains(&"boot-server".to_owned())
             );
-            let made = super::made(&report);
+            let made = unknown(&report);
             assert!(!made.to_json().contains(secret), "{}", made.to_json());
             assert!(made.to_json().contains(r#""tsize=7 blksize=1468""#));
             let after: Vec<_> = made.findings.iter().map(|one| one.id.clone()).collect();
@@ -252,6 +274,54 @@ mod tests {
                 |report: &Report| report.findings.iter().map(|one| one.seconds).sum::<f64>();
             assert!((seconds(&made) - seconds(&report)).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn what_findings_are_made_of_stays() {
+        let cell = |ip, window, seconds| Cell {
+            ip,
+            granted_block_bytes: Some(1468),
+            granted_window: Some(window),
+            bytes: 1_000_000,
+            seconds,
+            ..Cell::default()
+        };
+        let mut report = Report::new();
+        report.sweep = vec![
+            cell(4, 1, 8.0),
+            cell(4, 64, 7.0),
+            cell(6, 1, 8.0),
+            cell(6, 64, 2.0),
+        ];
+        report.network.transfers.push(Transfer {
+            answer_s: Some(0.0),
+            end_s: 10.0,
+            bytes: 40 << 20,
+            block_bytes: 1468,
+            window_blocks: 1,
+            turns: 30_000,
+            server_wait_s: 5.0,
+            ..Transfer::default()
+        });
+        // The sweep of the server's version of IP says what a window costs.
+        for (server, lost_s) in [("10.0.0.1", 1.25), ("fd00::1", 7.5)] {
+            report.network.transfers[0].server = server.to_owned();
+            let made = unknown(&report);
+            assert_ne!(made.network.transfers[0].server, server);
+            let found: Vec<_> = made.findings.iter().map(|one| one.id.as_str()).collect();
+            assert_eq!(found, ["window"]);
+            let seconds = made.findings[0].seconds;
+            assert!((seconds - lost_s).abs() < 1e-9, "{server}: {seconds}");
+        }
+        // One whose name nobody knows was not asked.
+        report.servers.push(Server {
+            url: "tftp://boot.lab/a".to_owned(),
+            ..Server::default()
+        });
+        let made = unknown(&report);
+        let [url, path, _] = crate::servers::rows(&made).next().unwrap();
+        assert_ne!(url, "tftp://boot.lab/a");
+        assert_eq!(path, "not asked");
     }
 
     /// Words of firmware and protocols: none has a name or an address in it.
@@ -303,6 +373,71 @@ mod tests {
             assert!(before.contains(field), "{field}");
         }
         // Whoever adds a field of text replaces it above, or says here that it has no name in it.
-        assert_eq!(texts(&made(&report)), WORDS.map(str::to_owned).into());
+        assert_eq!(texts(&unknown(&report)), WORDS.map(str::to_owned).into());
+    }
+
+    /// Numbers of 32 bits that count and measure: none is made of an address.
+    const COUNTS: [&str; 23] = [
+        "echoes.answered",
+        "echoes.asked",
+        "echoes.reordered",
+        "echoes.repeated",
+        "machine.processors",
+        "profile.hertz",
+        "profile.turns",
+        "report.schema",
+        "round_trips.asked",
+        "rungs.receivers",
+        "streams.id",
+        "surroundings.link_mbit_s",
+        "sweep.block_bytes",
+        "sweep.granted_block_bytes",
+        "sweep.granted_window",
+        "sweep.runs",
+        "sweep.window",
+        "throughput.asked_s",
+        "throughput.message_bytes",
+        "throughput.mss_bytes",
+        "throughput.parallel",
+        "transfers.block_bytes",
+        "transfers.window_blocks",
+    ];
+
+    /// The fields below `within` that have the secret number, by what they are in.
+    fn numbered(within: &str, value: &Value, fields: &mut BTreeSet<String>) {
+        match value {
+            Value::Array(items) => {
+                for item in items {
+                    numbered(within, item, fields);
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    if member.as_u64() == Some(u64::from(filled::NUMBER)) {
+                        fields.insert(format!("{within}.{name}"));
+                    }
+                    numbered(name, member, fields);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn no_field_keeps_its_number_but_those_that_count() {
+        let fields = |report: &Report| {
+            let mut fields = BTreeSet::new();
+            let value = serde_json::to_value(report).unwrap();
+            numbered("report", &value, &mut fields);
+            fields
+        };
+        let report: Report = filled::filled();
+        let before = fields(&report);
+        for field in ["dhcp.xid", "dhcpv6.xid"] {
+            assert!(before.contains(field), "{field}");
+        }
+        // Whoever adds a number of 32 bits replaces it above, or says here that it only counts.
+        let left: BTreeSet<String> = COUNTS.map(str::to_owned).into();
+        assert_eq!(fields(&unknown(&report)), left);
     }
 }

@@ -6,7 +6,6 @@ use wireboot_report::Report;
 use wireboot_report::throughput::{Direction, Throughput, Transport};
 
 use crate::escaped::escaped;
-use crate::fleet;
 
 const WIDTH: f64 = 900.0;
 /// Parts of a bar, and lines of a drawing, at most.
@@ -26,7 +25,7 @@ pub(crate) fn seconds(out: &mut String, report: &Report) {
         .take(MOST)
         .collect();
     if !parts.is_empty() {
-        stacked(out, fleet::seconds(report), &parts);
+        stacked(out, report.boot_s().unwrap_or_default(), &parts);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reports of many machines, the slowest first, and by what they have in common.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use comfy_table::presets::NOTHING;
@@ -12,41 +13,57 @@ const OUTLIER: f64 = 1.5;
 /// A machine among others.
 pub(crate) struct Machine<'a> {
     pub(crate) report: &'a Report,
-    pub(crate) seconds: f64,
+    /// How long the boot took; `None` where none was looked at.
+    pub(crate) seconds: Option<f64>,
     pub(crate) outlier: bool,
 }
 
-/// How long the boot took; 0 where none was looked at.
-pub(crate) fn seconds(report: &Report) -> f64 {
-    report.boot_s().unwrap_or_default()
+/// Seconds in a table.
+pub(crate) fn seconds(seconds: Option<f64>) -> String {
+    seconds.map_or("-".to_owned(), |seconds| format!("{seconds:.1}"))
 }
 
-fn median(mut seconds: Vec<f64>) -> f64 {
+/// How many boots were looked at.
+pub(crate) fn boots(machines: &[Machine<'_>]) -> usize {
+    let boots = machines.iter().filter(|one| one.seconds.is_some());
+    boots.count()
+}
+
+fn median(mut seconds: Vec<f64>) -> Option<f64> {
     seconds.sort_by(f64::total_cmp);
     let middle = seconds.len() / 2;
-    let median = if seconds.len() % 2 == 1 {
+    if seconds.len() % 2 == 1 {
         seconds.get(middle).copied()
     } else {
-        let pair = middle
-            .checked_sub(1)
-            .and_then(|before| seconds.get(before..=middle));
-        pair.map(|pair| pair.iter().sum::<f64>() / 2.0)
-    };
-    median.unwrap_or_default()
+        let pair = seconds.get(middle.checked_sub(1)?..=middle)?;
+        Some(pair.iter().sum::<f64>() / 2.0)
+    }
 }
 
-/// The machines by seconds, and their median.
-pub(crate) fn sorted(reports: &[Report]) -> (Vec<Machine<'_>>, f64) {
-    let median = median(reports.iter().map(seconds).collect());
+/// Whether a boot took so many times the median.
+fn is_outlier(seconds: Option<f64>, median_s: Option<f64>) -> bool {
+    let both = seconds.zip(median_s);
+    both.is_some_and(|(seconds, median_s)| seconds > OUTLIER * median_s)
+}
+
+/// The most first, and what there is none of last.
+fn by_seconds(one: Option<f64>, other: Option<f64>) -> Ordering {
+    let [one, other] = [one, other].map(|seconds| seconds.unwrap_or(f64::NEG_INFINITY));
+    other.total_cmp(&one)
+}
+
+/// The machines by seconds, and the median of their boots.
+pub(crate) fn sorted(reports: &[Report]) -> (Vec<Machine<'_>>, Option<f64>) {
+    let median = median(reports.iter().filter_map(Report::boot_s).collect());
     let mut machines: Vec<Machine<'_>> = reports
         .iter()
         .map(|report| Machine {
             report,
-            seconds: seconds(report),
-            outlier: seconds(report) > OUTLIER * median,
+            seconds: report.boot_s(),
+            outlier: is_outlier(report.boot_s(), median),
         })
         .collect();
-    machines.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    machines.sort_by(|one, other| by_seconds(one.seconds, other.seconds));
     (machines, median)
 }
 
@@ -55,8 +72,9 @@ pub(crate) struct Group<'a> {
     /// What: `model`, `firmware`, `switch`.
     pub(crate) what: &'static str,
     pub(crate) name: &'a str,
+    /// Of their boots.
     pub(crate) count: usize,
-    pub(crate) median_s: f64,
+    pub(crate) median_s: Option<f64>,
     /// Ethernet addresses of those that took so many times the group's own median.
     pub(crate) outliers: Vec<&'a str>,
 }
@@ -83,21 +101,22 @@ pub(crate) fn groups<'a>(machines: &[Machine<'a>]) -> Vec<Group<'a>> {
             .into_iter()
             .map(|(name, machines)| group(what, name, &machines))
             .collect();
-        these.sort_by(|one, other| other.median_s.total_cmp(&one.median_s));
+        these.sort_by(|one, other| by_seconds(one.median_s, other.median_s));
         groups.extend(these);
     }
     groups
 }
 
 fn group<'a>(what: &'static str, name: &'a str, machines: &[&Machine<'a>]) -> Group<'a> {
-    let median_s = median(machines.iter().map(|one| one.seconds).collect());
-    let slow = machines
-        .iter()
-        .filter(|one| one.seconds > OUTLIER * median_s);
+    let boots: Vec<f64> = machines.iter().filter_map(|one| one.seconds).collect();
+    let count = boots.len();
+    let median_s = median(boots);
+    let slow = machines.iter();
+    let slow = slow.filter(|one| is_outlier(one.seconds, median_s));
     Group {
         what,
         name,
-        count: machines.len(),
+        count,
         median_s,
         outliers: slow.map(|one| one.report.machine.mac.as_str()).collect(),
     }
@@ -137,8 +156,9 @@ pub(crate) fn shown(reports: &[Report]) -> String {
     let (machines, median) = sorted(reports);
     let outliers = machines.iter().filter(|one| one.outlier).count();
     let mut out = format!(
-        "{} boots, median {median:.1} s; {outliers} took more than {OUTLIER} times as long (*)\n\n",
-        machines.len()
+        "{} boots, median {} s; {outliers} took more than {OUTLIER} times as long (*)\n\n",
+        boots(&machines),
+        seconds(median)
     );
     let mut table = Table::new();
     table
@@ -150,7 +170,7 @@ pub(crate) fn shown(reports: &[Report]) -> String {
         table.add_row([
             if machine.outlier { "*" } else { "" }.to_owned(),
             machine.report.machine.mac.clone(),
-            format!("{:.1}", machine.seconds),
+            seconds(machine.seconds),
             machine.causes(),
         ]);
     }
@@ -169,7 +189,7 @@ pub(crate) fn shown(reports: &[Report]) -> String {
                 group.what,
                 group.name,
                 &group.count.to_string(),
-                &format!("{:.1}", group.median_s),
+                &seconds(group.median_s),
                 &group.outliers(),
             ]);
         }
@@ -228,7 +248,7 @@ mod tests {
             named("e", None, 5.0),
         ];
         let (machines, median) = sorted(&reports);
-        assert_eq!(median, 11.0);
+        assert_eq!(median, Some(11.0));
         let seen: Vec<_> = groups(&machines)
             .iter()
             .map(|one| (one.what, one.name, one.count, one.median_s, one.outliers()))
@@ -237,9 +257,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("model", "slow", 1, 70.0, none()),
-                ("model", "fast", 3, 11.0, "c".to_owned()),
-                ("model", "not told", 1, 5.0, none()),
+                ("model", "slow", 1, Some(70.0), none()),
+                ("model", "fast", 3, Some(11.0), "c".to_owned()),
+                ("model", "not told", 1, Some(5.0), none()),
             ]
         );
         assert!(shown(&reports).contains("outliers in it"));
@@ -263,7 +283,8 @@ mod tests {
         let all = groups(&machines);
         let by_switch: Vec<_> = all.iter().filter(|one| one.what == "switch").collect();
         let of = |name: &str| by_switch.iter().find(|one| one.name == name).unwrap();
-        assert_eq!((of("leaf-1").median_s, of("leaf-2").median_s), (10.0, 11.0));
+        assert_eq!(of("leaf-1").median_s, Some(10.0));
+        assert_eq!(of("leaf-2").median_s, Some(11.0));
         // One of a kind is no group.
         reports.iter_mut().for_each(|one| one.surroundings = None);
         assert!(groups(&sorted(&reports[..2]).0).is_empty());
@@ -278,7 +299,7 @@ mod tests {
             report("d", 12.0),
         ];
         let (machines, median) = sorted(&reports);
-        assert_eq!(median, 11.5);
+        assert_eq!(median, Some(11.5));
         let order: Vec<_> = machines
             .iter()
             .map(|one| (one.report.machine.mac.as_str(), one.outlier))
@@ -292,7 +313,49 @@ mod tests {
             shown.starts_with("4 boots, median 11.5 s; 1 took more"),
             "{shown}"
         );
-        assert_eq!(sorted(&[]).1, 0.0);
-        assert_eq!(sorted(&reports[..3]).1, 11.0);
+        assert_eq!(sorted(&[]).1, None);
+        assert_eq!(sorted(&reports[..3]).1, Some(11.0));
+    }
+
+    #[test]
+    fn a_report_without_a_boot_is_no_boot_that_took_no_time() {
+        let with = |mac: &str, model: &str, span_s| {
+            let mut report = report(mac, span_s);
+            report.machine.model = Some(model.to_owned());
+            report
+        };
+        let none = 0.0;
+        let reports = [
+            with("a", "fast", none),
+            with("b", "fast", none),
+            with("c", "fast", none),
+            with("d", "fast", 10.0),
+            with("e", "fast", 12.0),
+            with("f", "unknown", none),
+        ];
+        let (machines, median) = sorted(&reports);
+        assert_eq!(median, Some(11.0));
+        assert!(machines.iter().all(|one| !one.outlier));
+        assert_eq!(machines[0].report.machine.mac, "e");
+        let groups = groups(&machines);
+        let groups = groups.iter();
+        let groups: Vec<_> = groups
+            .map(|one| (one.name, one.count, one.median_s, one.outliers()))
+            .collect();
+        let none = String::new;
+        assert_eq!(
+            groups,
+            [
+                ("fast", 2, Some(11.0), none()),
+                ("unknown", 0, None, none())
+            ]
+        );
+        let shown = shown(&reports);
+        assert!(
+            shown.starts_with("2 boots, median 11.0 s; 0 took more"),
+            "{shown}"
+        );
+        let row = |line: &str| line.split_whitespace().collect::<Vec<_>>() == ["a", "-"];
+        assert!(shown.lines().any(row), "{shown}");
     }
 }

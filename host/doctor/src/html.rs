@@ -76,29 +76,31 @@ pub(crate) fn pair(names: [&str; 2], reports: [&Report; 2]) -> String {
 /// The page of many machines.
 pub(crate) fn fleet(reports: &[Report]) -> String {
     let (machines, median) = fleet::sorted(reports);
-    let longest = machines.first().map_or(1.0, |one| one.seconds.max(1e-6));
+    let longest = machines.first().and_then(|one| one.seconds);
+    let longest = longest.unwrap_or(1.0).max(1e-6);
     let mut out = begun("Network boots");
     let _ = writeln!(
         out,
-        "<h1>{} network boots</h1>\n<p class=\"verdict\">Median {median:.1} s.</p>\n\
+        "<h1>{} network boots</h1>\n<p class=\"verdict\">Median {} s.</p>\n\
          <table><tr><th>machine</th><th class=\"n\">s</th><th></th><th>of them</th></tr>",
-        machines.len()
+        fleet::boots(&machines),
+        fleet::seconds(median)
     );
     for machine in machines.iter().take(FLEET) {
-        let seconds = machine.seconds;
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td class=\"n\">{seconds:.1}</td><td style=\"width:40%\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\">\
+            "<tr><td>{}</td><td class=\"n\">{}</td><td style=\"width:40%\"><svg viewBox=\"0 0 100 4\" preserveAspectRatio=\"none\">\
              <rect class=\"{}\" width=\"{:.1}\" height=\"4\"/></svg></td><td>{}</td></tr>",
             escaped(&machine.report.machine.mac),
+            fleet::seconds(machine.seconds),
             if machine.outlier { "wait" } else { "bar" },
-            seconds / longest * 100.0,
+            machine.seconds.unwrap_or_default() / longest * 100.0,
             escaped(&machine.causes())
         );
     }
     out.push_str("</table>\n");
     if let Some(more) = machines.len().checked_sub(FLEET).filter(|more| *more > 0) {
-        let _ = writeln!(out, "<p>{more} more were faster.</p>");
+        let _ = writeln!(out, "<p>{more} more were faster, or not looked at.</p>");
     }
     groups(&mut out, &machines);
     ended(out)
@@ -116,11 +118,11 @@ fn groups(out: &mut String, machines: &[fleet::Machine<'_>]) {
     for group in groups.iter().take(FLEET) {
         let _ = writeln!(
             out,
-            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
             group.what,
             escaped(group.name),
             group.count,
-            group.median_s,
+            fleet::seconds(group.median_s),
             escaped(&group.outliers())
         );
     }
@@ -557,6 +559,24 @@ fn offers(out: &mut String, network: &Network) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_without_a_boot_has_a_row_without_seconds() {
+        let boot = |mac: &str, span_s| {
+            let mut report = Report::new();
+            report.machine.mac = mac.to_owned();
+            report.network.span_s = span_s;
+            report
+        };
+        let page = fleet(&[boot("a", 0.0), boot("b", 8.0)]);
+        assert!(page.contains("<h1>1 network boots</h1>"), "{page}");
+        assert!(page.contains("Median 8.0 s."), "{page}");
+        let row = r#"<tr><td>a</td><td class="n">-</td>"#;
+        assert!(
+            page.contains(row) && page.contains(r#"width="0.0""#),
+            "{page}"
+        );
+    }
 
     #[test]
     fn figures_stand_to_the_right_and_words_do_not() {

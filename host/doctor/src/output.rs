@@ -56,7 +56,8 @@ const TURNS: [char; 12] = [
     '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
 ];
 
-fn printable(content: &str) -> String {
+/// What a terminal gets of a stranger's text.
+pub(crate) fn printable(content: &str) -> String {
     let replaced = |c: char| {
         if (c.is_control() && c != '\n') || TURNS.contains(&c) {
             '\u{fffd}'

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
+use std::hash::RandomState;
 use std::io::Read;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -72,35 +74,31 @@ impl Format {
 }
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
-    let mut reports = all(&arguments.paths)?;
-    let mut other = arguments.against.as_deref().map(read).transpose()?;
-    if arguments.anonymous {
-        let every = reports.iter_mut().chain(&mut other);
-        every.for_each(|report| *report = anonymous::made(report));
-    }
-    let page = match (reports.as_slice(), &other, arguments.paths.as_slice()) {
-        ([report], Some(other), [file]) => {
+    let (names, reports) = named(arguments)?;
+    let is_file = matches!(arguments.paths.as_slice(), [path] if path.is_file());
+    let page = match (&arguments.against, names.as_slice(), reports.as_slice()) {
+        (Some(_), [name, other_name], [report, other]) => {
             ensure!(
                 !arguments.format.is_any(),
                 "two reports beside each other are shown as text and as a page (--html) alone"
             );
-            let names = [file, arguments.against.as_ref().unwrap_or(file)].map(|file| stem(file));
-            let names = [names[0].as_str(), names[1].as_str()];
+            let names = [name.as_str(), other_name.as_str()];
             output::print(&against::shown(names, [report, other]));
             html::pair(names, [report, other])
         }
-        (_, Some(_), _) => bail!("--against sets one report beside one other"),
-        ([report], None, [file]) if file.is_file() => {
-            output::print(&printed(report, &arguments.format));
+        (Some(_), ..) => bail!("--against sets one report beside one other"),
+        (None, [name], [report]) if is_file => {
+            output::print(&printed(name, report, &arguments.format));
             html::page(report)
         }
-        (reports, None, _) => {
+        (None, names, reports) => {
             ensure!(
                 !arguments.format.is_any() || arguments.format.prometheus,
                 "several reports are shown as text, as metrics (--prometheus) and as a page (--html) alone"
             );
             if arguments.format.prometheus {
-                output::print(&prometheus(reports));
+                let names = names.iter().map(String::as_str);
+                output::print(&prometheus(names.zip(reports)));
             } else {
                 output::print(&fleet::shown(reports));
             }
@@ -110,10 +108,29 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     if let Some(file) = &arguments.html {
         output::write(file, &page)?;
     }
-    Ok(status(reports.iter().chain(&other)))
+    Ok(status(reports.iter()))
 }
 
-fn printed(report: &Report, format: &Format) -> String {
+/// All reports, the one to be set beside them last, and how each is called.
+fn named(arguments: &ReportArgs) -> Result<(Vec<String>, Vec<Report>)> {
+    let mut all = all(&arguments.paths)?;
+    if let Some(file) = &arguments.against {
+        all.push((stem(file), read(file)?));
+    }
+    let (mut names, mut reports): (Vec<String>, Vec<Report>) = all.into_iter().unzip();
+    if arguments.anonymous {
+        let key = RandomState::new();
+        for report in &mut reports {
+            *report = anonymous::made(report, &key);
+        }
+        // `wireboot serve` names files by the machines' addresses.
+        let numbers = 1..=names.len();
+        names = numbers.map(|number| format!("report {number}")).collect();
+    }
+    Ok((names, reports))
+}
+
+fn printed(name: &str, report: &Report, format: &Format) -> String {
     if format.json {
         report.to_json() + "\n"
     } else if let Some(named) = format.csv {
@@ -127,7 +144,7 @@ fn printed(report: &Report, format: &Format) -> String {
             .map(Profile::folded)
             .unwrap_or_default()
     } else if format.prometheus {
-        prometheus(std::slice::from_ref(report))
+        prometheus(iter::once((name, report)))
     } else if format.iperf3 {
         iperf3::documents(report)
     } else {
@@ -141,13 +158,13 @@ fn stem(file: &Path) -> String {
     stem.to_string_lossy().into_owned()
 }
 
-/// The reports in files, and in the files `*.json` of directories, in the order of their names. What is no report in a directory is told and
-/// passed over.
-fn all(paths: &[PathBuf]) -> Result<Vec<Report>> {
+/// The reports in files, and in the files `*.json` of directories, in the order of their names, and what each is called. What is no report
+/// in a directory is told and passed over.
+fn all(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
     let mut reports = Vec::new();
     for path in paths {
         if !path.is_dir() {
-            reports.push(read(path)?);
+            reports.push((stem(path), read(path)?));
             continue;
         }
         let named = || path.display().to_string();
@@ -162,7 +179,7 @@ fn all(paths: &[PathBuf]) -> Result<Vec<Report>> {
         files.sort();
         for file in files {
             match read(&file) {
-                Ok(report) => reports.push(report),
+                Ok(report) => reports.push((stem(&file), report)),
                 Err(error) => output::complain(&format!("passed over: {error:#}")),
             }
         }
@@ -195,45 +212,34 @@ fn read(file: &Path) -> Result<Report> {
     Report::from_json(&text).with_context(named)
 }
 
-/// Prometheus' text format, version 0.0.4.
-fn prometheus(reports: &[Report]) -> String {
-    let quoted = |text: &str| {
-        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-        format!("\"{}\"", text.replace('\n', "\\n"))
-    };
+/// Prometheus' text format, version 0.0.4, of reports and what each is called.
+fn prometheus<'a>(reports: impl Iterator<Item = (&'a str, &'a Report)>) -> String {
     let mut out = String::new();
-    let mut gauge = |name: &str, help: &str, samples: Vec<(String, f64)>| {
+    // By their labels, as two samples of the same are an error.
+    let mut gauge = |name: &str, help: &str, samples: BTreeMap<String, f64>| {
         let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n");
         for (labels, value) in samples {
             let _ = writeln!(out, "{name}{{{labels}}} {value}");
         }
     };
-    // Of a machine, the newest: two samples of one name are an error.
-    let mut newest: BTreeMap<&str, &Report> = BTreeMap::new();
-    for report in reports {
-        let one = newest.entry(&report.machine.mac).or_insert(report);
-        if report.network.began_unix_s > one.network.began_unix_s {
-            *one = report;
-        }
-    }
-    let reports: Vec<&Report> = newest.into_values().collect();
-    let mac = |report: &Report| format!("mac={}", quoted(&report.machine.mac));
-    let each = |value: fn(&Report) -> f64| {
-        let samples = reports.iter().map(|report| (mac(report), value(report)));
-        samples.collect::<Vec<_>>()
+    let machines = newest(reports);
+    let each = |value: fn(&Report) -> Option<f64>| {
+        let sample = |(machine, report): (&String, &&Report)| {
+            let value = value(report)?;
+            Some((machine.clone(), value))
+        };
+        let samples = machines.iter().filter_map(sample);
+        samples.collect::<BTreeMap<_, _>>()
     };
     gauge(
         "wireboot_boot_network_seconds",
         "From the machine's first packet to the end of its last file.",
-        each(|report| report.network.span_s),
+        each(|report| Some(report.network.span_s)),
     );
-    let boots = reports
-        .iter()
-        .filter_map(|report| Some((mac(report), report.boot_s()?)));
     gauge(
         "wireboot_boot_seconds",
         "From reset to the last checkpoint; or to load what a boot would use; or on the network.",
-        boots.collect(),
+        each(Report::boot_s),
     );
     gauge(
         "wireboot_boot_bytes",
@@ -241,45 +247,86 @@ fn prometheus(reports: &[Report]) -> String {
         each(|report| {
             let transfers = report.network.transfers.iter();
             // (The library's sum of nothing is -0.)
-            transfers.fold(0.0, |sum, one| sum + one.bytes as f64)
+            Some(transfers.fold(0.0, |sum, one| sum + one.bytes as f64))
         }),
     );
-    let lost = reports.iter().flat_map(|report| {
-        let findings = report.findings.iter();
-        findings.map(move |one| {
-            (
-                format!("{},finding={}", mac(report), quoted(&one.id)),
-                one.seconds,
-            )
-        })
-    });
+    let mut lost: BTreeMap<String, f64> = BTreeMap::new();
+    // Of two services of one name, as two serial consoles are, one.
+    let mut costs = BTreeMap::new();
+    for (machine, report) in &machines {
+        for one in &report.findings {
+            let labels = format!("{machine},{}", label("finding", &one.id));
+            *lost.entry(labels).or_default() += one.seconds;
+        }
+        for one in &report.costs {
+            let labels = format!("{machine},{}", label("service", &one.service));
+            costs.insert(labels, one.median_ns as f64 / 1e9);
+        }
+    }
     gauge(
         "wireboot_boot_lost_seconds",
         "Seconds that a change would give back.",
-        lost.collect(),
+        lost,
     );
-    let costs = reports.iter().flat_map(|report| {
-        // Of two services of one name, as two serial consoles are, one: two samples of one name are an error.
-        let costs = report.costs.iter();
-        let medians = costs.map(|one| (one.service.as_str(), one.median_ns as f64 / 1e9));
-        let medians: BTreeMap<&str, f64> = medians.collect();
-        medians.into_iter().map(move |(service, seconds)| {
-            let labels = format!("{},service={}", mac(report), quoted(service));
-            (labels, seconds)
-        })
-    });
     gauge(
         "wireboot_firmware_service_seconds",
         "What a call of the firmware's takes, the median.",
-        costs.collect(),
+        costs,
     );
     out
+}
+
+/// The newest report of each machine, by the machine's label: its address, or where the report does not tell that, the report's own name.
+fn newest<'a>(
+    reports: impl Iterator<Item = (&'a str, &'a Report)>,
+) -> BTreeMap<String, &'a Report> {
+    let mut newest: BTreeMap<String, &Report> = BTreeMap::new();
+    for (name, report) in reports {
+        let machine = match report.machine.mac.as_str() {
+            "" => label("report", name),
+            mac => label("mac", mac),
+        };
+        let one = newest.entry(machine).or_insert(report);
+        // From inside a machine no report tells when it was: of those the last, as the names of files begin with the time.
+        if report.network.began_unix_s >= one.network.began_unix_s {
+            *one = report;
+        }
+    }
+    newest
+}
+
+/// A metric's label. What no terminal gets is replaced here already, so that two labels that are printed alike are one.
+fn label(name: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    let value = value.replace('\n', "\\n");
+    format!("{name}=\"{}\"", output::printable(&value))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wireboot_report::{Finding, NotMeasured, Phase};
+    use clap::Parser;
+    use std::collections::BTreeSet;
+    use wireboot_report::network::Neighbour;
+    use wireboot_report::{Cost, Finding, NotMeasured, Phase};
+
+    /// What a command line says.
+    fn arguments(words: &[&str]) -> ReportArgs {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            report: ReportArgs,
+        }
+        let words = iter::once("report").chain(words.iter().copied());
+        Line::parse_from(words).report
+    }
+
+    /// A file with a report, by a name such as `wireboot serve` gives it.
+    fn kept(folder: &Path, name: &str, report: &Report) -> String {
+        let file = folder.join(name);
+        std::fs::write(&file, report.to_json()).unwrap();
+        file.to_str().unwrap().to_owned()
+    }
 
     fn report(what: &str, began_unix_s: f64) -> Report {
         let mut report = Report::new();
@@ -336,15 +383,126 @@ mod tests {
 
     #[test]
     fn of_a_machine_the_newest_boot_is_a_metric() {
-        let metrics = prometheus(&[report("a", 7.0), report("b", 9.0), report("c", 8.0)]);
-        let samples: Vec<_> = metrics
-            .lines()
-            .filter(|line| line.starts_with("wireboot_boot_network_seconds"))
-            .collect();
+        let reports = [report("a", 7.0), report("b", 9.0), report("c", 8.0)];
         assert_eq!(
-            samples,
-            ["wireboot_boot_network_seconds{mac=\"02:00:00:00:00:01\"} 9"]
+            sampled(&reports, "wireboot_boot_network_seconds"),
+            ["{mac=\"02:00:00:00:00:01\"} 9"]
         );
+    }
+
+    /// Labels and values of a metric of reports that are called `0`, `1` and so on.
+    fn sampled(reports: &[Report], metric: &str) -> Vec<String> {
+        let metrics = output::printable(&metrics(reports));
+        let samples = metrics.lines().filter_map(|line| line.strip_prefix(metric));
+        samples.map(str::to_owned).collect()
+    }
+
+    fn metrics(reports: &[Report]) -> String {
+        let names: Vec<String> = (0..reports.len()).map(|place| place.to_string()).collect();
+        prometheus(names.iter().map(String::as_str).zip(reports))
+    }
+
+    #[test]
+    fn of_reports_from_inside_a_machine_the_last_is_a_metric() {
+        let inside = |mac: &str, span_s| {
+            let mut report = report("a", 0.0);
+            report.machine.mac = mac.to_owned();
+            report.network.span_s = span_s;
+            report
+        };
+        let reports = [inside("a", 7.0), inside("a", 9.0), inside("a", 8.0)];
+        let metric = "wireboot_boot_network_seconds";
+        assert_eq!(sampled(&reports, metric), ["{mac=\"a\"} 8"]);
+        // Machines of which nothing is known are not one.
+        let reports = [inside("", 7.0), inside("", 9.0)];
+        assert_eq!(
+            sampled(&reports, metric),
+            ["{report=\"0\"} 7", "{report=\"1\"} 9"]
+        );
+    }
+
+    #[test]
+    fn no_two_samples_have_the_same_labels() {
+        let mut report = report("a", 1.0);
+        let ids = ["window", "window", "w\u{1}", "w\u{2}", "w\r\n", "w\u{1}\\n"];
+        report.findings = ids
+            .map(|id| Finding {
+                id: id.to_owned(),
+                seconds: 1.5,
+                ..Finding::default()
+            })
+            .into();
+        report.costs = ["s\u{1}", "s\u{2}"]
+            .map(|service| Cost {
+                service: service.to_owned(),
+                ..Cost::default()
+            })
+            .into();
+        let named = |mac: &str| {
+            let mut report = report.clone();
+            report.machine.mac = mac.to_owned();
+            report
+        };
+        let reports = [named("m\u{1}"), named("m\u{2}")];
+        let lost = sampled(&reports, "wireboot_boot_lost_seconds");
+        let window = "{mac=\"m\u{fffd}\",finding=\"window\"} 3".to_owned();
+        assert!(lost.contains(&window), "{lost:?}");
+        let metrics = output::printable(&metrics(&reports));
+        let samples = metrics.lines().filter(|line| !line.starts_with('#'));
+        let parts = samples.map(|line| line.rsplit_once(' ').unwrap());
+        let names: Vec<&str> = parts.map(|(name, _)| name).collect();
+        let once: BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(names.len(), once.len(), "{metrics}");
+    }
+
+    #[test]
+    fn no_files_name_is_shown_of_who_is_to_be_unknown() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = "20261125T120000Z-020000000001";
+        let before = kept(folder.path(), &format!("{name}.json"), &report("a", 1.0));
+        let mut unknown = report("b", 2.0);
+        unknown.machine.mac.clear();
+        let after = kept(folder.path(), "20261125T120001Z-10.0.0.7.json", &unknown);
+        let page = folder.path().join("page.html");
+        let html = page.to_str().unwrap();
+        let words = [before.as_str(), "--against", &after, "--html", html];
+        run(&arguments(&words)).unwrap();
+        let shown = std::fs::read_to_string(&page).unwrap();
+        assert!(shown.contains(name), "{shown}");
+        let anonymous = arguments(&[&words[..], &["--anonymous"]].concat());
+        run(&anonymous).unwrap();
+        let (names, reports) = named(&anonymous).unwrap();
+        assert_eq!(names, ["report 1", "report 2"]);
+        let both = [&reports[0], &reports[1]];
+        let table = against::shown([&names[0], &names[1]], both);
+        let metrics = prometheus(names.iter().map(String::as_str).zip(&reports));
+        assert!(metrics.contains("{report=\"report 2\"} 2"), "{metrics}");
+        let page = std::fs::read_to_string(&page).unwrap();
+        assert!(page.contains("report 1 and report 2"), "{page}");
+        for shown in [page, table, metrics] {
+            for secret in ["20261125", "020000000001", "02:00:00:00:00:01", "10.0.0.7"] {
+                assert!(!shown.contains(secret), "{secret} in {shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_unknown_is_in_the_same_group_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, switch) in [("a", "leaf-1"), ("b", "leaf-1"), ("c", "leaf-2")] {
+            let mut report = report(name, 1.0);
+            report.network.neighbour = Some(Neighbour {
+                switch: switch.to_owned(),
+                ..Neighbour::default()
+            });
+            kept(folder.path(), &format!("{name}.json"), &report);
+        }
+        let words = [folder.path().to_str().unwrap(), "--anonymous"];
+        let (_, reports) = named(&arguments(&words)).unwrap();
+        let [one, other, third] = [0, 1, 2].map(|place| reports[place].switch().unwrap());
+        assert!(one == other && one != third, "{one} {other} {third}");
+        assert_ne!(one, "leaf-1");
+        assert_eq!(reports[0].machine.mac, reports[1].machine.mac);
     }
 
     #[test]

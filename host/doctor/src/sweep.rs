@@ -310,6 +310,7 @@ fn told(cell: &Cell) -> String {
 mod tests {
     use super::*;
     use crate::shown;
+    use std::hash::RandomState;
     use wireboot_report::Report;
 
     fn cell(by: By, block: u32, window: Option<u32>, seconds: f64) -> Cell {
@@ -412,7 +413,7 @@ mod tests {
             failure: Some(NOT_GRANTED.into()),
             ..varying(512, 0.0)
         });
-        for report in [crate::anonymous::made(&report), report] {
+        for report in [crate::anonymous::made(&report, &RandomState::new()), report] {
             let text = shown(&report);
             let ends = |line: &str, end| {
                 text.lines()

@@ -213,18 +213,14 @@ pub(super) fn offer_wait(boot: &Boot<'_>) -> Option<Found> {
 
 /// A proxyDHCP or boot server that was promised and does not answer.
 pub(super) fn boot_server(boot: &Boot<'_>) -> Option<Found> {
-    let silent: Vec<&str> = boot
-        .network
-        .boot_servers
-        .iter()
-        .filter(|one| one.answered_s.is_none())
-        .map(|one| one.server.as_str())
-        .collect();
+    let asked = boot.network.boot_servers.iter();
+    let unanswered = asked.filter(|one| one.answered_s.is_none());
+    let silent = once(unanswered.map(|one| one.server.as_str()));
     if silent.is_empty() {
         return None;
     }
     let lost = of(boot, PhaseKind::BootServer)
-        .filter(|phase| silent.contains(&phase.what.as_str()))
+        .filter(|phase| silent.contains(phase.what.as_str()))
         .map(Phase::seconds)
         .sum();
     Some(Found {
@@ -232,7 +228,7 @@ pub(super) fn boot_server(boot: &Boot<'_>) -> Option<Found> {
         seconds: lost,
         evidence: format!(
             "asked at port 4011, never answered: {}",
-            listed(silent.iter().copied())
+            listed(silent.into_iter())
         ),
         advice: advice([
             "an offer that says `PXEClient` (option 60) and gives no boot file sends the machine to the server's UDP port 4011: let that be open, \
@@ -244,11 +240,16 @@ pub(super) fn boot_server(boot: &Boot<'_>) -> Option<Found> {
 
 /// The servers whose offers are such, each once.
 fn servers<'a>(boot: &Boot<'a>, are: impl Fn(&Offer) -> bool) -> BTreeSet<&'a str> {
-    // One by one: to collect them is to sort them, 4 kB of a program.
-    let mut servers = BTreeSet::new();
     let offers = boot.offers().filter(|offer| are(offer));
-    servers.extend(offers.map(|offer| offer.server.as_str()));
-    servers
+    once(offers.map(|offer| offer.server.as_str()))
+}
+
+/// Each name once.
+fn once<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    // One by one: to collect them is to sort them, 4 kB of a program.
+    let mut once = BTreeSet::new();
+    once.extend(names);
+    once
 }
 
 /// Several servers give addresses.

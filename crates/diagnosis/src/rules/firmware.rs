@@ -1,5 +1,6 @@
 //! How the firmware is built: DEBUG's checks, its network drivers, who gets its frames, random numbers.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -47,11 +48,13 @@ pub(crate) fn is_network_driver(name: &str) -> bool {
     all.any(|one| *one == name)
 }
 
-/// By name, the sum of the numbers beside it. Names are few: a search among all is as good as a map, and less code in a firmware's program.
+/// By name, the sum of the numbers beside it, in the order in which the names first came.
 fn sums<'a>(all: &mut dyn Iterator<Item = (&'a str, f64)>) -> Vec<(&'a str, f64)> {
     let mut sums: Vec<(&str, f64)> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, number) in all {
-        match sums.iter_mut().find(|(known, _)| *known == name) {
+        let place = *places.entry(name).or_insert(sums.len());
+        match sums.get_mut(place) {
             Some((_, sum)) => *sum += number,
             None => sums.push((name, number)),
         }

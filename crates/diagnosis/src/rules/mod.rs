@@ -52,17 +52,21 @@ struct Boot<'a> {
     sweep: &'a [Cell],
 }
 
+/// More cells than any sweep has. Those behind them, in a stranger's report, are not looked at: each file may look at all.
+const MOST_CELLS: usize = 512;
+
 impl<'a> Boot<'a> {
     /// The one in the report: a dry boot, else what was heard without one, else the one that was captured.
     fn of(report: &'a Report) -> Self {
         let heard = report.surroundings.as_ref();
+        let sweep = report.sweep.get(..MOST_CELLS).unwrap_or(&report.sweep);
         if let Some(dry) = report.dry_boot() {
             return Self {
                 network: &dry.network,
                 timeline: &dry.timeline,
                 heard: heard.map(|one| &one.network),
                 listened: false,
-                sweep: &report.sweep,
+                sweep,
             };
         }
         let (network, timeline) = match heard {
@@ -74,7 +78,7 @@ impl<'a> Boot<'a> {
             timeline,
             heard: None,
             listened: heard.is_some(),
-            sweep: &report.sweep,
+            sweep,
         }
     }
 

@@ -724,7 +724,7 @@ mod tests {
             ("GIF89a".to_owned(), "not a report"),
             (format!(r#"{{"schema":"{long}"}}"#), "invalid type: string"),
             (format!(r#"{{"schema":"{longer}"}}"#), "64 KiB"),
-            ("[".repeat(1 << 20), "262,144"),
+            ("[".repeat(1 << 20), "65,536"),
         ] {
             let length = body.len();
             let request =
