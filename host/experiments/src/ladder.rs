@@ -252,10 +252,10 @@ pub fn counterpart(
 }
 
 /// Has `machine` measure itself over a version of IP against what is behind its card: a [`counterpart`], or the server in the card. `bench`
-/// measures, with the given load options.
+/// measures, with the given load options, `rounds=N` among them.
 ///
 /// # Errors
-/// When it does not come to its figures in time, with the end of its console.
+/// When the options say no rounds, or it does not come to its figures in time, with the end of its console.
 pub fn measure(
     lab: &Lab,
     machine: Machine,
@@ -265,6 +265,7 @@ pub fn measure(
     timeout: Duration,
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Result<Ladder> {
+    let rounds = rounds(options)?;
     let options = format!(
         "ladder server={} small={} file={} large={} {options}",
         network::server(ip),
@@ -273,7 +274,14 @@ pub fn measure(
         files::name(LARGE_MIB * MIB)
     );
     let json = examine(lab, machine, bench, (&options, "ladder"), timeout, watch)?;
-    Ladder::read(&json)
+    Ladder::read(&json, rounds)
+}
+
+/// How often load options say that each rung is measured.
+fn rounds(options: &str) -> Result<usize> {
+    let mut words = options.split_whitespace();
+    let rounds = words.find_map(|word| word.strip_prefix("rounds=")?.parse::<usize>().ok());
+    rounds.with_context(|| format!("no number of rounds in {options:?}"))
 }
 
 /// Has `machine` start doctor.efi, which is `bench`, with these words from a stick. Returns the JSON that it writes behind the name of `what` to the
@@ -314,5 +322,16 @@ pub(crate) fn examine(
     match seen.groups.get(1).filter(|json| !json.is_empty()) {
         Some(json) => Ok(json.clone()),
         None => bail!("{}\n{}", seen.text.trim_end(), running.console.tail(15)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_say_how_many_rounds() {
+        assert_eq!(rounds("only=SNP rounds=12 ms=100").unwrap(), 12);
+        assert!(rounds("ms=100 rounds=many").is_err());
     }
 }

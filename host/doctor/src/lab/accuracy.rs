@@ -321,12 +321,15 @@ impl Comparison {
         text
     }
 
-    /// The table alone, without the host.
+    /// The table and what failed, without the host.
     fn markdown(&self) -> String {
         let rule = "---|".repeat(COLUMNS.len());
         let mut text = format!("| {} |\n|{rule}\n", COLUMNS.join(" | "));
         for row in &self.rows {
             let _ = writeln!(text, "| {} |", row.cells().join(" | "));
+        }
+        for failed in &self.failed {
+            let _ = writeln!(text, "\nFailed: {failed}");
         }
         text
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::files::MIB;
+use super::problems;
 use super::report::{BenchReport, BenchRow, digits, short_version};
 use wireboot_lab::statistics::range;
 
@@ -109,20 +110,7 @@ fn write(report: &BenchReport, text: &mut String) -> std::fmt::Result {
             digits(row.per_byte, 3)
         )?;
     }
-    writeln!(text, "\n### Left out, and failed\n")?;
-    for failure in &report.failures {
-        writeln!(text, "- no figure for {}: {}", failure.what, failure.reason)?;
-    }
-    for trial in &report.failed_trials {
-        writeln!(
-            text,
-            "- failed in round {}: {}: {}",
-            trial.round, trial.what, trial.reason
-        )?;
-    }
-    if report.failures.is_empty() && report.failed_trials.is_empty() {
-        writeln!(text, "Nothing.")?;
-    }
+    text.push_str(&problems::section(&report.failures, &report.failed_trials));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ pub mod linux;
 mod markdown;
 pub(crate) mod observe;
 pub(crate) mod plot;
+pub(crate) mod problems;
 pub mod report;
 pub mod servers;
 pub mod stacks;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::evaluate::Waited;
 use super::files::MIB;
 use super::instructions::Instructions;
+use super::problems;
 use super::stacks::{Kind, Stack, Start};
 use super::trial::Measured;
 use crate::protocol::Protocol;
@@ -253,22 +254,10 @@ impl BenchReport {
                 self.instructions_table()
             ));
         }
-        for failure in &self.failures {
-            text.push_str(&format!(
-                "\nno figure for {}: {}",
-                failure.what, failure.reason
-            ));
-        }
-        for FailedTrial {
-            round,
-            what,
-            reason,
-        } in &self.failed_trials
-        {
-            text.push_str(&format!("\nfailed in round {round}: {what}: {reason}"));
-        }
-        if !self.failures.is_empty() || !self.failed_trials.is_empty() {
+        let problems = problems::text(&self.failures, &self.failed_trials);
+        if !problems.is_empty() {
             text.push('\n');
+            text.push_str(&problems);
         }
         text
     }

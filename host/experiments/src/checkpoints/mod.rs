@@ -11,9 +11,10 @@ mod testbed;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
+use wireboot_fpdt::BasicBoot;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
@@ -22,8 +23,9 @@ use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::results::ResultsArgs;
 use wireboot_lab::{guest, loaders};
 
+use crate::bench::twice;
 use report::CheckpointsReport;
-use testbed::CheckpointTestbed;
+use testbed::{BOOT_METHODS, BootMethod, CheckpointTestbed};
 
 /// Measure when the firmware starts what and ends, for the same Linux from a disk, over the network by stock firmware, and by wireboot
 ///
@@ -52,7 +54,7 @@ const LONGEST: Duration = Duration::from_secs(240);
 /// Boots, and prints the report.
 ///
 /// # Errors
-/// When the lab does not work, or a boot does not arrive.
+/// When the lab does not work, or no boot of a way arrives; the report is written all the same.
 pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     // Outside the lab's namespaces there is a network to fetch from; inside, what was fetched lies in the cache.
     if !Lab::is_inside() {
@@ -79,15 +81,68 @@ pub fn run(arguments: CheckpointsArgs) -> Result<()> {
     let host = Host::new(wireboot, busy, accelerator, ip, mtu, Vec::new());
     let host = host.with_guests_like(testbed.machine());
     let mut report = CheckpointsReport::new(host);
-    for round in 1..=arguments.rounds {
-        for method in testbed::BOOT_METHODS {
-            bar.set_message(format!("round {round} of {}: {method}", arguments.rounds));
-            let (boot, outside_s) = testbed.boot(method).with_context(|| method.to_string())?;
-            report.add(method, &boot, outside_s);
-        }
+    for number in 1..=arguments.rounds {
+        round(&bar, number, &mut report, |method| testbed.boot(method));
+        // An hour may be lost otherwise.
+        arguments.results.write(&report, || report.markdown())?;
     }
     bar.finish_and_clear();
     println!("{}", report.text());
-    arguments.results.write(&report, || report.markdown())?;
-    Ok(())
+    match report.failures().len() {
+        0 => Ok(()),
+        count => bail!("no figure for {count} of the ways to boot; the reasons are above"),
+    }
+}
+
+/// Makes one boot of each way. One that fails is made once more, and stops no other.
+fn round(
+    bar: &ProgressBar,
+    number: u32,
+    report: &mut CheckpointsReport,
+    boot: impl Fn(BootMethod) -> Result<(BasicBoot, f64)>,
+) {
+    for method in BOOT_METHODS {
+        let (arrived, failed) = twice(bar, number, &method.to_string(), || boot(method));
+        report.add_failed(failed);
+        if let Some((boot, outside_s)) = arrived {
+            report.add(method, &boot, outside_s);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::report::tests::{boot, empty};
+    use super::*;
+
+    #[test]
+    fn a_way_that_does_not_arrive_takes_no_other_figure_with_it() {
+        let mut report = empty();
+        for number in 1..=2 {
+            let bar = ProgressBar::hidden();
+            round(&bar, number, &mut report, |method| match method {
+                BootMethod::Pxe => bail!("240 s went by\nthe console"),
+                BootMethod::Disk if number == 1 => bail!("no disk"),
+                _ => Ok((boot(4), 2.0)),
+            });
+        }
+        let failures = report.failures();
+        let [pxe] = failures.as_slice() else {
+            panic!("{failures:?}");
+        };
+        assert_eq!(pxe.what, "stock PXE, shim, GRUB, TFTP");
+        for text in [report.text(), report.markdown()] {
+            for part in [
+                "| disk, GRUB",
+                "| wireboot.efi by PXE, HTTP",
+                "no figure for stock PXE, shim, GRUB, TFTP: 240 s went by\n",
+                "failed in round 1: disk, GRUB: no disk\n",
+                "failed in round 2: stock PXE, shim, GRUB, TFTP: 240 s went by\n",
+            ] {
+                assert!(text.contains(part), "{part} in\n{text}");
+            }
+        }
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["failed_trials"].as_array().unwrap().len(), 6);
+    }
 }

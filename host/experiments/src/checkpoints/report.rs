@@ -7,6 +7,8 @@ use serde::Serialize;
 use wireboot_fpdt::BasicBoot;
 
 use super::testbed::BootMethod;
+use crate::bench::problems;
+use crate::bench::report::{FailedTrial, Failure};
 use wireboot_lab::host::Host;
 use wireboot_lab::statistics::spread;
 
@@ -27,6 +29,8 @@ struct Boots {
 pub(crate) struct CheckpointsReport {
     host: Host,
     boots: Vec<Boots>,
+    /// Every boot that did not arrive, also where the next one did.
+    failed_trials: Vec<FailedTrial>,
 }
 
 /// The table's columns.
@@ -45,6 +49,7 @@ impl CheckpointsReport {
         Self {
             host,
             boots: Vec::new(),
+            failed_trials: Vec::new(),
         }
     }
 
@@ -76,6 +81,19 @@ impl CheckpointsReport {
         }
     }
 
+    /// Adds boots that did not arrive.
+    pub(crate) fn add_failed(&mut self, failed: Vec<FailedTrial>) {
+        self.failed_trials.extend(failed);
+    }
+
+    /// The ways without a boot that arrived, with the last reason.
+    pub(crate) fn failures(&self) -> Vec<Failure> {
+        problems::without_figure(&self.failed_trials, |what| {
+            let mut arrived = self.boots.iter();
+            arrived.any(|boots| boots.way.to_string() == what)
+        })
+    }
+
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         self.boots.iter().map(|boots| {
             let mut row = vec![boots.way.to_string()];
@@ -99,7 +117,8 @@ impl CheckpointsReport {
         self.rows().for_each(|row| {
             table.add_row(row);
         });
-        table.to_string()
+        let problems = problems::text(&self.failures(), &self.failed_trials);
+        format!("{table}\n{problems}")
     }
 
     pub(crate) fn markdown(&self) -> String {
@@ -112,32 +131,37 @@ impl CheckpointsReport {
         for row in self.rows() {
             let _ = writeln!(text, "| {} |", row.join(" | "));
         }
-        text
+        text + &problems::section(&self.failures(), &self.failed_trials)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use wireboot_lab::ip::IpVersion;
-    use wireboot_lab::qemu::Accelerator;
 
-    #[test]
-    fn each_way_has_a_row_of_all_its_boots() {
-        let boot = |second: u64| BasicBoot {
+    /// A boot that reaches LoadImage in this second.
+    pub(in crate::checkpoints) fn boot(second: u64) -> BasicBoot {
+        BasicBoot {
             reset_end_ns: 0,
             load_image_ns: second * 1_000_000_000,
             start_image_ns: (second + 2) * 1_000_000_000,
             exit_entry_ns: 0,
             exit_ns: (second + 5) * 1_000_000_000 + 250_000_000,
-        };
-        let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
-        let mut report = CheckpointsReport::new(host);
+        }
+    }
+
+    pub(in crate::checkpoints) fn empty() -> CheckpointsReport {
+        CheckpointsReport::new(Host::without_guests(0.0, Vec::new()))
+    }
+
+    #[test]
+    fn each_way_has_a_row_of_all_its_boots() {
+        let mut report = empty();
         report.add(BootMethod::Disk, &boot(4), 1.999);
         report.add(BootMethod::Wireboot, &boot(9), 2.0);
         report.add(BootMethod::Disk, &boot(6), 2.003);
         let text = report.markdown();
-        let rows: Vec<_> = text.lines().skip(4).collect();
+        let rows: Vec<_> = text.lines().skip(4).take(2).collect();
         assert_eq!(
             rows,
             [

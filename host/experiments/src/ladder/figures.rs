@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
+use wireboot_lab::statistics::median;
 
 /// The line that the machine writes to its serial port, without its first word.
 #[derive(Debug, Deserialize)]
@@ -137,11 +138,14 @@ pub struct Ladder {
     pub hertz: u64,
     /// Whether the machine left the firmware's network as it was before.
     pub as_found: bool,
+    /// How often each rung was to be measured.
+    pub rounds: usize,
     /// Each rung, those of a kind behind one another, its top first.
     pub rungs: Vec<Rung>,
 }
 
-/// One rung. The figures are those of the sample with the median rate; none where nothing was measured.
+/// One rung. The rate is the median, the other figures are those of the sample with that rate: of an even number, of the slower of the two
+/// in the middle. None where nothing was measured.
 #[derive(Debug, Serialize)]
 pub struct Rung {
     /// What it is compared with.
@@ -164,7 +168,7 @@ pub struct Rung {
     pub lost: f64,
     /// The part of the time that the sender waited for room in the cable.
     pub sender_waited: f64,
-    /// Every round's rate in Mbit/s.
+    /// The rate in Mbit/s of every round that gave one.
     pub rounds_mbit_s: Vec<f64>,
     /// The measurement itself.
     pub sample: Sample,
@@ -173,11 +177,11 @@ pub struct Rung {
 }
 
 impl Ladder {
-    /// Reads what the machine wrote.
+    /// Reads what the machine wrote, which was to measure each rung so many times.
     ///
     /// # Errors
     /// When it is not that.
-    pub fn read(json: &str) -> Result<Self> {
+    pub fn read(json: &str, rounds: usize) -> Result<Self> {
         let measured: Measured =
             serde_json::from_str(json).context("the figures from the machine are damaged")?;
         let mut rungs: Vec<Rung> = Vec::new();
@@ -194,6 +198,7 @@ impl Ladder {
             version: measured.version,
             hertz: measured.hertz,
             as_found: measured.as_found,
+            rounds,
             rungs,
         })
     }
@@ -231,7 +236,9 @@ impl Ladder {
                 column.set_cell_alignment(CellAlignment::Right);
             }
             for rung in self.of(kind) {
-                table.add_row(rung.cells(self.hertz));
+                let mut cells = rung.cells(self.hertz);
+                cells.extend(rung.failed_rounds(self.rounds));
+                table.add_row(cells);
             }
             text.push_str(&table.trim_fmt());
             text.push_str("\n\n");
@@ -240,6 +247,7 @@ impl Ladder {
         let _ = writeln!(
             text,
             "Mbit/s: median of the rounds, {} at most. share: of the first row.\n\
+             kpkt/s and all behind it: of the round with that rate, or the next slower one.\n\
              guest: time in calls that moved packets; the rest of a packet's time is the host's.\n\
              sender waits: for room in the cable; near 0 %, the sender was the limit, not the machine.",
             rounds.unwrap_or_default(),
@@ -253,11 +261,15 @@ impl Ladder {
 
 impl Rung {
     fn new(rung: &MeasuredRung, hertz: u64, top: Option<f64>) -> Self {
-        let mut sorted = rung.samples.clone();
+        // Engines have a sample without a time where the file did not come.
+        let timed = rung.samples.iter().filter(|sample| sample.micros > 0);
+        let mut sorted: Vec<Sample> = timed.copied().collect();
+        let rounds_mbit_s: Vec<f64> = sorted.iter().map(Sample::mbit_s).collect();
         sorted.sort_by(|one, other| one.mbit_s().total_cmp(&other.mbit_s()));
-        let sample = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+        let middle = sorted.get(sorted.len().saturating_sub(1) / 2);
+        let sample = middle.copied().unwrap_or_default();
         let seconds = sample.micros as f64 / 1e6;
-        let mbit_s = sample.mbit_s();
+        let mbit_s = median(&rounds_mbit_s).unwrap_or_default();
         Self {
             kind: rung.kind,
             name: rung.name.clone(),
@@ -269,10 +281,26 @@ impl Rung {
             work: ratio(sample.busy as f64 / hertz.max(1) as f64, seconds),
             lost: ratio(sample.lost as f64, sample.sent as f64),
             sender_waited: ratio(sample.waited as f64, sample.micros as f64),
-            rounds_mbit_s: rung.samples.iter().map(Sample::mbit_s).collect(),
+            rounds_mbit_s,
             sample,
             error: rung.error.clone(),
         }
+    }
+
+    /// How many of so many rounds gave no figure, where others did, and why.
+    fn failed_rounds(&self, rounds: usize) -> Option<String> {
+        let measured = self.rounds_mbit_s.len();
+        // What has none at all says so in its row.
+        if measured == 0 {
+            return None;
+        }
+        // What is measured twice in a round may have as many figures as there are rounds.
+        let failed = rounds.saturating_sub(measured).max(1);
+        Some(match &self.error {
+            Some(reason) => format!("{failed} of {rounds} rounds failed: {reason}"),
+            None if measured < rounds => format!("measured in {measured} of {rounds} rounds"),
+            None => return None,
+        })
     }
 
     fn cells(&self, hertz: u64) -> Vec<String> {
@@ -339,7 +367,7 @@ pub(super) mod tests {
 
     #[test]
     fn shares_are_of_the_first_and_medians() {
-        let ladder = Ladder::read(JSON).unwrap();
+        let ladder = Ladder::read(JSON, 3).unwrap();
         let names: Vec<_> = ladder.rungs.iter().map(|rung| rung.name.as_str()).collect();
         assert_eq!(names, ["driver", "SNP", "MNP", "driver"]);
         let driver = &ladder.rungs[0];
@@ -358,12 +386,67 @@ pub(super) mod tests {
         assert!(text.contains("  SNP (other receivers: 3)"), "{text}");
         assert!(!text.contains("not left as it was found"), "{text}");
         let left = JSON.replace("\"as_found\":true", "\"as_found\":false");
-        let text = Ladder::read(&left).unwrap().text();
+        let text = Ladder::read(&left, 3).unwrap().text();
         assert!(text.contains("not left as it was found"), "{text}");
     }
 
     #[test]
     fn damage_is_told() {
-        assert!(Ladder::read(JSON.get(..90).unwrap()).is_err());
+        assert!(Ladder::read(JSON.get(..90).unwrap(), 3).is_err());
+    }
+
+    /// A ladder of one rung: measurements of a second each, by their packets of 1000 bytes, and why another one failed.
+    fn one_rung(packets: &[u64], error: Option<&str>, rounds: usize) -> Ladder {
+        let samples = packets.iter().map(|packets| {
+            serde_json::json!({
+                "packets": packets, "bytes": packets * 1000, "micros": 1_000_000,
+                "busy": 0, "sent": 0, "lost": 0, "waited": 0,
+            })
+        });
+        let samples: Vec<_> = samples.collect();
+        let rung = serde_json::json!({
+            "kind": "receive", "name": "SNP", "error": error, "samples": samples,
+        });
+        let json = serde_json::json!({
+            "version": "0.1.0", "hertz": 1, "as_found": true, "rungs": [rung],
+        });
+        Ladder::read(&json.to_string(), rounds).unwrap()
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
+        let ladder = one_rung(&[9000, 1000, 2000, 4000], None, 4);
+        let rung = &ladder.rungs[0];
+        assert!((rung.mbit_s - 24.0).abs() < 1e-9, "{}", rung.mbit_s);
+        assert_eq!(rung.sample.packets, 2000);
+        assert!((rung.kpps - 2.0).abs() < 1e-9, "{}", rung.kpps);
+        assert_eq!(one_rung(&[3000, 1000], None, 2).rungs[0].mbit_s, 16.0);
+    }
+
+    #[test]
+    fn rounds_that_failed_are_told() {
+        let row = |ladder: &Ladder| {
+            let text = ladder.text();
+            let row = text.lines().find(|line| line.contains("  SNP"));
+            row.unwrap().to_owned()
+        };
+        let failed = row(&one_rung(&[1000], Some("no answer"), 5));
+        let told = "  4 of 5 rounds failed: no answer";
+        assert!(failed.ends_with(told), "{failed}");
+        let fewer = row(&one_rung(&[1000, 1000], None, 5));
+        assert!(fewer.ends_with("  measured in 2 of 5 rounds"), "{fewer}");
+        let all = row(&one_rung(&[1000, 1000], None, 2));
+        assert!(!all.contains("rounds"), "{all}");
+        let none = row(&one_rung(&[], Some("no answer"), 2));
+        assert!(none.ends_with("not measured: no answer"), "{none}");
+    }
+
+    #[test]
+    fn a_sample_without_a_time_is_none() {
+        let timeless = JSON.replace("\"micros\":1000000,\"busy\":0", "\"micros\":0,\"busy\":0");
+        let ladder = Ladder::read(&timeless, 3).unwrap();
+        let snp = &ladder.rungs[1];
+        assert_eq!((snp.name.as_str(), snp.rounds_mbit_s.len()), ("SNP", 0));
+        assert_eq!(snp.mbit_s, 0.0);
     }
 }

@@ -89,7 +89,7 @@ mod tests {
             {"packets":1000,"bytes":1472000,"micros":10000,"busy":0,"work":0,"sent":0,"lost":0,"waited":0,"phases":null}]}]}"#;
 
     fn row(instructions: bool) -> Vec<String> {
-        let text = text(&Ladder::read(JSON).unwrap(), instructions);
+        let text = text(&Ladder::read(JSON, 1).unwrap(), instructions);
         assert!(!text.contains("MNP"), "{text}");
         let row = text.lines().find(|line| line.contains("  SNP")).unwrap();
         row.split_whitespace().skip(1).map(str::to_owned).collect()

@@ -84,7 +84,7 @@ mod tests {
     fn picture_names_each_rung_and_its_share() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("plot.svg");
-        draw(&Ladder::read(JSON).unwrap(), "a title", &file).unwrap();
+        draw(&Ladder::read(JSON, 3).unwrap(), "a title", &file).unwrap();
         let svg = std::fs::read_to_string(&file).unwrap();
         assert!(
             svg.contains("<svg") && svg.contains("SNP") && svg.contains("883 (25 %)"),

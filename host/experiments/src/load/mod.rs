@@ -25,6 +25,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::bench::twice;
 use crate::protocol::Protocol;
 use client::Wanted;
 use crowd::ClientOutcome;
@@ -41,9 +42,11 @@ use wireboot_lab::tftpd_hpa;
 /// nothing. Servers take turns, round after round, so that what else the machine does meets all alike. Clients live in a network namespace of
 /// their own, behind a bridge: the host's network is not used. Half of the machine's processors are for the clients.
 ///
-/// The table's columns: "finished" counts clients that got the whole file, in the worst round; "Mbit/s" is what all clients together got until
-/// the slowest had ended; "slowest / median" is fairness, in the worst round (above 3, a client counts as starved); "sent again" counts blocks that came twice or were lost, and timeouts, of all clients; "CPU s / GiB" is the server's processor time
-/// (tftpd-hpa's is not counted by the system: it does not wait for the processes that do its work).
+/// The table's columns: "finished" counts clients that got the whole file, in the worst round; "rounds" counts those in which all clients got
+/// it, of those measured; "Mbit/s" is what all clients together got until the slowest had ended, in the rounds in which all got it;
+/// "slowest / median" is fairness, in the worst round (above 3, a client counts as starved); "sent again" counts blocks that came twice or
+/// were lost, and timeouts, of all clients; "CPU s / GiB" is the server's processor time (tftpd-hpa's is not counted by the system: it does
+/// not wait for the processes that do its work). Where a server ends, or does not start, the trial is listed, and made once more.
 ///
 /// The servers are Debian's dnsmasq-base and atftpd, which are to be installed, and tftpd-hpa, which excludes atftpd: it is fetched from Debian's
 /// mirror and unpacked in the user's cache; for HTTP Debian's nginx, in one process with sendfile. Each is told to allow thousands of clients. For example:
@@ -130,8 +133,8 @@ impl Choice {
 /// Loads the servers and prints the report.
 ///
 /// # Errors
-/// When the lab does not work, a server sent wrong bytes, or a client of our server did not get its file; the report is written all
-/// the same.
+/// When the lab does not work, a server sent wrong bytes or gave no figure, our server ended, or a client of it did not get its file; the
+/// report is written all the same.
 pub fn run(args: LoadArgs) -> Result<()> {
     let mut kinds: Vec<Kind> = args
         .server
@@ -179,46 +182,46 @@ pub fn run(args: LoadArgs) -> Result<()> {
         .iter()
         .map(|(kind, version)| format!("{} {version}", kind.name()));
     let host = Host::without_guests(busy, versions.collect());
-    let trials = rounds(&args, &testbed, &servers)?;
-    let report = LoadReport {
+    let mut report = LoadReport {
         host,
         bytes,
         block_size: BLOCK_SIZE,
         window: args.window,
-        rows: report::rows(&trials, bytes),
         servers,
-        trials,
+        rows: Vec::new(),
+        trials: Vec::new(),
+        failed_trials: Vec::new(),
         absent,
     };
+    rounds(&args, &mut report, |kind, clients, what| {
+        testbed.trial(kind, clients, what)
+    })?;
     println!("{}", report.text());
-    wireboot_output::json(args.json.as_deref(), &report)?;
     judge(&report)
 }
 
-/// By turns: what changes on the host in the meantime meets all servers alike.
+/// By turns: what changes on the host in the meantime meets all servers alike. A server that ends, or does not start, stops no other.
 fn rounds(
     args: &LoadArgs,
-    testbed: &LoadTestbed<'_>,
-    servers: &[(Kind, String)],
-) -> Result<Vec<Trial>> {
-    let mut trials = Vec::new();
+    report: &mut LoadReport,
+    measure: impl Fn(Kind, usize, &str) -> Result<Trial>,
+) -> Result<()> {
+    let kinds: Vec<Kind> = report.servers.iter().map(|&(kind, _)| kind).collect();
+    // Each trial shows a bar of its own.
+    let bar = ProgressBar::hidden();
     for round in 1..=args.rounds {
         for &clients in &args.clients {
-            for &(kind, _) in servers {
-                let what = format!(
-                    "round {round}/{}: {clients} clients, {}",
-                    args.rounds,
-                    kind.name()
-                );
-                trials.push(
-                    testbed
-                        .trial(kind, clients, &what)
-                        .with_context(|| what.clone())?,
-                );
+            for &kind in &kinds {
+                let what = report::what(clients, kind);
+                let shown = format!("round {round}/{}: {what}", args.rounds);
+                let (trial, failed) = twice(&bar, round, &what, || measure(kind, clients, &shown));
+                report.add((kind, clients), trial, failed);
             }
         }
+        // Hours may be lost otherwise.
+        wireboot_output::json(args.json.as_deref(), &*report)?;
     }
-    Ok(trials)
+    Ok(())
 }
 
 fn judge(report: &LoadReport) -> Result<()> {
@@ -241,7 +244,14 @@ fn judge(report: &LoadReport) -> Result<()> {
             );
         }
     }
-    Ok(())
+    let mut failed = report.failed_trials.iter();
+    if let Some(ours) = failed.find(|crowd| crowd.server.is_ours()) {
+        bail!("{}: {}", ours.trial.what, ours.trial.reason);
+    }
+    match report.failures().len() {
+        0 => Ok(()),
+        count => bail!("no figure for {count} of the servers and crowds; the reasons are above"),
+    }
 }
 
 /// Writes a file of `bytes` bytes, the same in every run, and says how it is to be read.
@@ -374,4 +384,73 @@ fn show(what: &str, total: u64, progress: &AtomicU64, done: &AtomicU64) {
         std::thread::sleep(Duration::from_millis(50));
     }
     bar.finish_and_clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::report::tests::{empty, trial};
+    use super::*;
+
+    fn args(json: &Path) -> LoadArgs {
+        LoadArgs {
+            clients: vec![1, 200],
+            size: 1,
+            seconds: 1,
+            server: vec![Choice::All],
+            rounds: 3,
+            window: 64,
+            json: Some(json.to_owned()),
+            force: false,
+        }
+    }
+
+    /// The JSON where this server ends in these rounds under a crowd of 200, and how the command ends.
+    fn with_one_that_ends(server: Kind, in_rounds: &[u32]) -> (serde_json::Value, Result<()>) {
+        let place = tempfile::tempdir().unwrap();
+        let json = place.path().join("load.json");
+        let mut report = empty(&[Kind::Ours, Kind::Dnsmasq]);
+        rounds(&args(&json), &mut report, |kind, clients, shown| {
+            let ends = |round: &u32| shown.starts_with(&format!("round {round}/3: 200 "));
+            if kind == server && in_rounds.iter().any(ends) {
+                bail!("it ended (signal: 11)");
+            }
+            Ok(trial(kind, clients, &vec![1.0; clients]))
+        })
+        .unwrap();
+        let written = fs::read_to_string(json).unwrap();
+        (serde_json::from_str(&written).unwrap(), judge(&report))
+    }
+
+    #[test]
+    fn a_server_that_ends_takes_no_figure_with_it() {
+        let (found, end) = with_one_that_ends(Kind::Dnsmasq, &[3]);
+        assert!(end.is_ok(), "{end:?}");
+        assert_eq!(found["trials"].as_array().unwrap().len(), 11);
+        let rounds = found["rows"].as_array().unwrap().iter();
+        let rounds: Vec<_> = rounds.map(|row| row["rounds"].as_u64()).collect();
+        assert_eq!(rounds, [Some(3), Some(3), Some(3), Some(2)]);
+        let failed = found["failed_trials"].as_array().unwrap();
+        assert_eq!(failed.len(), 2);
+        assert_eq!(
+            failed[1],
+            serde_json::json!({
+                "server": "dnsmasq",
+                "clients": 200,
+                "round": 3,
+                "what": "200 clients, dnsmasq",
+                "reason": "it ended (signal: 11)",
+            })
+        );
+    }
+
+    #[test]
+    fn the_command_fails_where_there_is_no_figure_or_ours_ended() {
+        let (found, end) = with_one_that_ends(Kind::Dnsmasq, &[1, 2, 3]);
+        assert_eq!(found["rows"].as_array().unwrap().len(), 3);
+        let end = end.unwrap_err().to_string();
+        assert!(end.starts_with("no figure for 1 of"), "{end}");
+        let (_, end) = with_one_that_ends(Kind::Ours, &[2]);
+        let end = end.unwrap_err().to_string();
+        assert_eq!(end, "200 clients, wireboot serve: it ended (signal: 11)");
+    }
 }

@@ -4,6 +4,8 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::servers::Kind;
+use crate::bench::problems;
+use crate::bench::report::{FailedTrial, Failure};
 use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
 
@@ -38,6 +40,21 @@ impl Trial {
     }
 }
 
+/// A crowd whose server did not start, or ended.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct FailedCrowd {
+    pub server: Kind,
+    /// Clients that were to begin together.
+    pub clients: usize,
+    #[serde(flatten)]
+    pub trial: FailedTrial,
+}
+
+/// A crowd at a server, as progress and failures name it.
+pub(super) fn what(clients: usize, server: Kind) -> String {
+    format!("{clients} clients, {}", server.name())
+}
+
 /// Everything that a run found.
 #[derive(Debug, Serialize)]
 pub(super) struct LoadReport {
@@ -55,6 +72,8 @@ pub(super) struct LoadReport {
     pub rows: Vec<LoadRow>,
     /// All of them, in the order in which they ran.
     pub trials: Vec<Trial>,
+    /// Every trial that failed, also where the next one gave figures.
+    pub failed_trials: Vec<FailedCrowd>,
     /// Servers that took no part, and why.
     pub absent: Vec<(Kind, String)>,
 }
@@ -65,10 +84,13 @@ pub(super) struct LoadRow {
     pub server: Kind,
     /// Clients at once.
     pub clients: usize,
+    /// Rounds that were measured.
     pub rounds: usize,
+    /// Those of them in which all clients got all of it.
+    pub complete_rounds: usize,
     /// Clients that got all of it, in the worst round.
     pub finished: usize,
-    /// Their bits over the time of the slowest, in millions a second.
+    /// Their bits over the time of the slowest, in millions a second: of complete rounds alone.
     pub mbit_s: Option<f64>,
     /// The fastest client's seconds.
     pub fastest_s: Option<f64>,
@@ -125,6 +147,7 @@ fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> LoadRow {
         server,
         clients,
         rounds: trials.len(),
+        complete_rounds: trials.iter().filter(|trial| trial.is_complete()).count(),
         finished: trials
             .iter()
             .map(|trial| trial.seconds.len())
@@ -159,6 +182,35 @@ fn row(trials: &[&Trial], clients: usize, server: Kind, bytes: u64) -> LoadRow {
 }
 
 impl LoadReport {
+    /// Takes in what a crowd at a server brought, and its trials that failed.
+    pub(super) fn add(
+        &mut self,
+        (server, clients): (Kind, usize),
+        trial: Option<Trial>,
+        failed: Vec<FailedTrial>,
+    ) {
+        self.trials.extend(trial);
+        let failed = failed.into_iter().map(|trial| FailedCrowd {
+            server,
+            clients,
+            trial,
+        });
+        self.failed_trials.extend(failed);
+        self.rows = rows(&self.trials, self.bytes);
+    }
+
+    /// The crowds at servers that have no figure, with the last reason.
+    pub(super) fn failures(&self) -> Vec<Failure> {
+        problems::without_figure(self.failed(), |name| {
+            let mut rows = self.rows.iter();
+            rows.any(|row| what(row.clients, row.server) == name)
+        })
+    }
+
+    fn failed(&self) -> impl Iterator<Item = &FailedTrial> {
+        self.failed_trials.iter().map(|crowd| &crowd.trial)
+    }
+
     /// The table, with what stands beside it.
     #[must_use]
     pub(super) fn text(&self) -> String {
@@ -167,6 +219,7 @@ impl LoadReport {
             "clients",
             "server",
             "finished",
+            "rounds",
             "Mbit/s",
             "atftpd, nginx = 1",
             "fastest, s",
@@ -193,6 +246,7 @@ impl LoadReport {
                     row.clients.to_string(),
                     format!("{} {version}", row.server.name()),
                     format!("{}/{}", row.finished, row.clients),
+                    format!("{}/{}", row.complete_rounds, row.rounds),
                     number(row.mbit_s, 0),
                     number(ratio, 2),
                     number(row.fastest_s, 3),
@@ -242,15 +296,31 @@ impl LoadReport {
                 );
             }
         }
-        text
+        text + &problems::text(&self.failures(), self.failed())
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn trial(server: Kind, clients: usize, seconds: &[f64]) -> Trial {
+    /// Before the first trial.
+    pub(in crate::load) fn empty(servers: &[Kind]) -> LoadReport {
+        let server = |&kind: &Kind| (kind, "1.0".to_owned());
+        LoadReport {
+            host: Host::without_guests(0.0, Vec::new()),
+            bytes: 1 << 20,
+            block_size: 1468,
+            window: 64,
+            servers: servers.iter().map(server).collect(),
+            rows: Vec::new(),
+            trials: Vec::new(),
+            failed_trials: Vec::new(),
+            absent: Vec::new(),
+        }
+    }
+
+    pub(in crate::load) fn trial(server: Kind, clients: usize, seconds: &[f64]) -> Trial {
         Trial {
             server,
             clients,
@@ -284,9 +354,40 @@ mod tests {
         assert_eq!(ours.slowest_over_median, Some(4.0 / 2.5));
         assert_eq!(ours.processor_s_per_gib, Some(0.25));
         assert!(ours.is_fair());
+        assert_eq!(ours.complete_rounds, 2);
         // One of two clients got nothing.
         assert_eq!((other.finished, other.mbit_s), (1, None));
+        assert_eq!((other.rounds, other.complete_rounds), (1, 0));
         assert!(!other.is_fair());
+    }
+
+    #[test]
+    fn text_says_how_many_rounds_were_complete_and_what_failed() {
+        let mut report = empty(&[Kind::Atftpd, Kind::Dnsmasq]);
+        let failed = |round, clients, server, reason: &str| FailedTrial {
+            round,
+            what: what(clients, server),
+            reason: reason.to_owned(),
+        };
+        for (round, seconds) in [(1, &[1.0, 2.0][..]), (2, &[1.0]), (3, &[1.0])] {
+            let trial = trial(Kind::Atftpd, 2, seconds);
+            let first = failed(round, 2, Kind::Atftpd, "it ended");
+            report.add((Kind::Atftpd, 2), Some(trial), vec![first]);
+        }
+        let both = ["it does not serve", "it ended"].map(|why| failed(3, 2, Kind::Dnsmasq, why));
+        report.add((Kind::Dnsmasq, 2), None, both.into());
+        let text = report.text();
+        let row = text.lines().find(|line| line.contains("| atftpd 1.0"));
+        let cells: Vec<&str> = row.unwrap().split('|').map(str::trim).collect();
+        assert_eq!(cells[3..6], ["1/2", "1/3", "8"], "{text}");
+        for part in [
+            "failed in round 2: 2 clients, atftpd: it ended\n",
+            "failed in round 3: 2 clients, dnsmasq: it does not serve\n",
+            "no figure for 2 clients, dnsmasq: it ended\n",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        assert!(!text.contains("no figure for 2 clients, atftpd"), "{text}");
     }
 
     #[test]

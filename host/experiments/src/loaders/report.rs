@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::catalogue::{Loader, Network, Unit};
 use super::{Figures, Plan};
+use crate::bench::problems;
 use crate::bench::report::{FailedTrial, Failure, digits, new_table};
 use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
@@ -155,7 +156,8 @@ impl LoadersReport {
     pub fn text(&self) -> String {
         let mut table = new_table(&self.head(), 3);
         self.fill(&mut table);
-        format!("{}\n\n{table}\n{}", self.host, self.problems(""))
+        let problems = problems::text(&self.failures, &self.failed_trials);
+        format!("{}\n\n{table}\n{problems}", self.host)
     }
 
     /// The report as a page.
@@ -166,15 +168,12 @@ impl LoadersReport {
             .load_style(comfy_table::presets::ASCII_MARKDOWN)
             .set_header(self.head());
         self.fill(&mut table);
-        let problems = match self.problems("- ") {
-            none if none.is_empty() => "Nothing.\n".to_owned(),
-            problems => problems,
-        };
         format!(
             "{}\n\nMedian (lowest to highest; number of trials), and ratios of medians. Loaders without a file of their own read one of {} MiB.\n\n\
-             {table}\n\n### Left out, and failed\n\n{problems}",
+             {table}\n{}",
             self.host.provenance(),
-            self.bytes >> 20
+            self.bytes >> 20,
+            problems::section(&self.failures, &self.failed_trials)
         )
     }
 
@@ -220,23 +219,6 @@ impl LoadersReport {
             self.networks.iter().partition(|network| network.is_ours);
         let with_all = |ours| stock.iter().map(move |stock| (ours, *stock));
         ours.into_iter().flat_map(with_all).collect()
-    }
-
-    /// What took no part and what failed, a line each behind `bullet`.
-    fn problems(&self, bullet: &str) -> String {
-        let failures = self
-            .failures
-            .iter()
-            .map(|Failure { what, reason }| format!("{bullet}no figure for {what}: {reason}\n"));
-        let trials = self.failed_trials.iter().map(|trial| {
-            let FailedTrial {
-                round,
-                what,
-                reason,
-            } = trial;
-            format!("{bullet}failed in round {round}: {what}: {reason}\n")
-        });
-        failures.chain(trials).collect()
     }
 }
 

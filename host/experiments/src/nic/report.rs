@@ -10,6 +10,7 @@ use super::bound::{BOUNDS, Bound};
 use super::comparison::{COMPARISONS, Comparison};
 use super::modelled::{MODELLED, Modelled};
 use crate::bench::plot::{Line, logarithmic};
+use crate::bench::problems;
 use crate::bench::report::{FailedTrial, Failure, digits, new_table};
 use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
@@ -200,10 +201,7 @@ impl NicReport {
         for model in &self.models {
             text.push_str(&model.line());
         }
-        for Failure { what, reason } in &self.failures {
-            text.push_str(&format!("no figure for {what}: {reason}\n"));
-        }
-        text
+        text + &problems::text(&self.failures, &self.failed_trials)
     }
 
     /// For a page.
@@ -226,7 +224,7 @@ impl NicReport {
         for model in &self.models {
             text.push_str(&format!("\n{}", model.line()));
         }
-        text
+        text + &problems::section(&self.failures, &self.failed_trials)
     }
 
     /// Draws how many times as fast as what it is compared with each is.
@@ -311,7 +309,11 @@ mod tests {
                 what: "ovmf-tftp".to_owned(),
                 reason: "it never asked".to_owned(),
             }],
-            failed_trials: Vec::new(),
+            failed_trials: vec![FailedTrial {
+                round: 2,
+                what: "tap-http: ours".to_owned(),
+                reason: "the machine stopped\nthe end of its console".to_owned(),
+            }],
         }
     }
 
@@ -327,6 +329,7 @@ mod tests {
             "an idle card, % of a processor: 0.20 (0.10 to 0.40; 3), at most 1 allowed",
             "with --line 1g: 957.1 Mbit/s by the formula, a live guest 950 (940 to 955; 3)",
             "no figure for ovmf-tftp: it never asked",
+            "failed in round 2: tap-http: ours: the machine stopped",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
@@ -335,6 +338,9 @@ mod tests {
             page.contains("| 1000 (1000 to 1000; 1) | 2000 (2000 to 2000; 1) | 0.500 | 1.10 |"),
             "{page}"
         );
+        let end = "\n\n### Left out, and failed\n\n- no figure for ovmf-tftp: it never asked\n\
+                   - failed in round 2: tap-http: ours: the machine stopped\n";
+        assert!(page.ends_with(end), "{page}");
         let met: Vec<bool> = report.rows.iter().map(ComparisonRow::is_met).collect();
         assert_eq!(met, [true, false]);
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::KINDS;
 use super::guest::Guest;
 use super::verdict::{QUIET, Verdict};
+use crate::bench::problems;
 use crate::bench::report::{FailedTrial, new_table};
 use wireboot_lab::host::Host;
 
@@ -105,7 +106,8 @@ impl NicFaultsReport {
             let kind = std::iter::once(comfy_table::Cell::new(kind));
             table.add_row(kind.chain(cells));
         }
-        format!("{}\n\nseed {}\n{table}", self.host, self.seed)
+        let problems = problems::text(&[], &self.failed_trials);
+        format!("{}\n\nseed {}\n{table}\n{problems}", self.host, self.seed)
     }
 
     /// For a page.
@@ -125,7 +127,7 @@ impl NicFaultsReport {
                 verdicts.map(text).join(" | ")
             ));
         }
-        page
+        page + &problems::section(&[], &self.failed_trials)
     }
 
     /// The kinds about which wireboot did neither what is right nor told an error.
@@ -183,6 +185,21 @@ mod tests {
         }
         assert!(report.text().contains("PXE-E18"), "{}", report.text());
         assert_eq!(report.missing(&["lost", "death"]), 7);
+    }
+
+    #[test]
+    fn boots_that_gave_no_verdict_are_told() {
+        let mut report = report(&[("lost", Guest::Wireboot, Verdict::Right)]);
+        assert!(report.markdown().ends_with("\n\nNothing.\n"));
+        report.failed_trials.push(FailedTrial {
+            round: 1,
+            what: "lost: iPXE".to_owned(),
+            reason: "no machine".to_owned(),
+        });
+        let told = "failed in round 1: lost: iPXE: no machine\n";
+        for text in [report.text(), report.markdown()] {
+            assert!(text.ends_with(told), "{text}");
+        }
     }
 
     #[test]

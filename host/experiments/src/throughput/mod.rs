@@ -92,7 +92,7 @@ pub fn run(arguments: ThroughputArgs) -> Result<()> {
                 }
                 Err(error) => {
                     bar.suspend(|| eprintln!("round {round}: {}: {error:#}", trial.name()));
-                    figures.failed(trial.name(), &error);
+                    figures.failed(round, trial.name(), &error);
                 }
             }
         }

@@ -12,6 +12,8 @@ use super::trial::{
     TCP_RECEIVES, TCP_RECEIVES_BY_SNP, TCP_SENDS, UDP_LOST, UDP_LOST_BEHIND_CABLE, UDP_RECEIVES,
     UDP_SENDS, UDP_SENDS_SMALL,
 };
+use crate::bench::problems;
+use crate::bench::report::FailedTrial;
 use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, spread};
 
@@ -40,14 +42,7 @@ const MOST_LOST: f64 = 1.0;
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     values: BTreeMap<&'static str, Vec<f64>>,
-    failed: Vec<Failure>,
-}
-
-/// Something that gave no figure once.
-#[derive(Clone, Debug, Serialize)]
-struct Failure {
-    what: &'static str,
-    reason: String,
+    failed: Vec<FailedTrial>,
 }
 
 impl Figures {
@@ -55,9 +50,12 @@ impl Figures {
         self.values.entry(what).or_default().push(value);
     }
 
-    pub(super) fn failed(&mut self, what: &'static str, error: &anyhow::Error) {
-        let reason = format!("{error:#}");
-        self.failed.push(Failure { what, reason });
+    pub(super) fn failed(&mut self, round: u32, what: &str, error: &anyhow::Error) {
+        self.failed.push(FailedTrial {
+            round,
+            what: what.to_owned(),
+            reason: format!("{error:#}"),
+        });
     }
 
     fn of(&self, what: &str) -> &[f64] {
@@ -74,7 +72,7 @@ pub(super) struct ThroughputReport<'a> {
     lost_percent: &'a [f64],
     /// Those of them that found room in the cable.
     lost_behind_percent: &'a [f64],
-    failed: &'a [Failure],
+    failed: &'a [FailedTrial],
 }
 
 /// Two figures that are compared: the rounds of both, and the ratio of their medians.
@@ -154,18 +152,15 @@ impl<'a> ThroughputReport<'a> {
         self.cells().for_each(|row| {
             table.add_row(row);
         });
-        let mut text = format!(
-            "{}\n\nMedian (lowest to highest; number of boots)\n{table}\n{}",
+        format!(
+            "{}\n\nMedian (lowest to highest; number of boots)\n{table}\n{}\n{}",
             self.host,
-            self.lost()
-        );
-        for Failure { what, reason } in self.failed {
-            let _ = write!(text, "\nfailed: {what}: {reason}");
-        }
-        text
+            self.lost(),
+            problems::text(&[], self.failed)
+        )
     }
 
-    /// The table alone, without the host.
+    /// The table and what failed, without the host.
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
             "| {} |\n|{}\n",
@@ -175,7 +170,7 @@ impl<'a> ThroughputReport<'a> {
         for row in self.cells() {
             let _ = writeln!(text, "| {} |", row.join(" | "));
         }
-        text + "\n" + &self.lost() + "\n"
+        text + "\n" + &self.lost() + "\n" + &problems::section(&[], self.failed)
     }
 }
 
@@ -201,7 +196,7 @@ mod tests {
         figures.add(LINUX_RECEIVES, 400.0);
         figures.add(UDP_LOST, 30.0);
         figures.add(UDP_LOST_BEHIND_CABLE, 0.5);
-        figures.failed(HTTP, &anyhow::anyhow!("no server"));
+        figures.failed(2, HTTP, &anyhow::anyhow!("no server\nthe console"));
         let host = Host::new(None, 0.0, Accelerator::Tcg, IpVersion::V4, 1500, Vec::new());
         let report = ThroughputReport::new(&host, &figures);
         assert_eq!(report.missing(), RATIOS.len() - 1);
@@ -210,10 +205,9 @@ mod tests {
             "| 1000 (900 to 5000; 3) | Linux, TCP received (-R), Mbit/s | 400 | 2.50 | 2.50 |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("30 % are lost: 0.50 % behind"), "{text}");
-        assert!(
-            report
-                .text()
-                .contains("failed: HTTP on one processor, Mbit/s: no server")
-        );
+        let told = "failed in round 2: HTTP on one processor, Mbit/s: no server\n";
+        assert!(report.text().contains(told), "{}", report.text());
+        let end = format!("\n\n### Left out, and failed\n\n- {told}");
+        assert!(text.ends_with(&end), "{text}");
     }
 }
