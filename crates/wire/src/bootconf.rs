@@ -574,6 +574,12 @@ impl Reader {
             return;
         };
         let mut initrd = draft.initrd;
+        if matches!(program, Program::Efi(_)) && !initrd.is_empty() {
+            self.error(
+                draft.line,
+                "an entry with efi gives its program no initrd: write linux in place of efi for a kernel",
+            );
+        }
         for (line, sum, url) in draft.sums {
             let mut named = false;
             let own = match &mut program {
@@ -796,6 +802,7 @@ mod tests {
         let twice = "title A\nefi a\nnetwork firmware\nnetwork firmware";
         one_error(twice, 4, "a second network");
         one_error("title A\nefi a\nnetwork", 3, "network needs");
+        one_error("title A\nefi a\ninitrd b", 1, "no initrd: write linux");
         one_error("title A\nefi a\nnic snp", 3, "before the first entry");
     }
 

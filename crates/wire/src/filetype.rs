@@ -85,6 +85,18 @@ pub fn misfit(begin: &[u8]) -> Option<&'static str> {
     boots.then_some("a disk image or a boot sector, and no EFI program")
 }
 
+/// What a kernel is that gets no initrd from us, where it is known to be one: its EFI stub says by its version which ways it knows (Linux,
+/// include/linux/pe.h). To be read behind "is".
+pub fn takes_no_initrd(begin: &[u8]) -> Option<&'static str> {
+    let is_linux = begin
+        .get(0x202..)
+        .is_some_and(|rest| rest.starts_with(b"HdrS"));
+    let version = Headers::new(begin)?.image_version()?;
+    (is_linux && version == 0).then_some(
+        "a Linux kernel before 5.7, whose EFI stub takes no initrd from wireboot: serve a newer one, or boot it by GRUB",
+    )
+}
+
 /// What a kernel in the x86 boot protocol is that is no EFI program for x64 (Linux, Documentation/arch/x86/boot.rst).
 fn x86_kernel(begin: &[u8]) -> &'static str {
     const KERNEL_64: u16 = 1;
@@ -237,5 +249,20 @@ mod tests {
         let kernel = |machine| bz_image(image(machine, 10), 0x020b, 0);
         is(&kernel(0x014c), "a 32-bit Linux kernel");
         assert!(misfit(&kernel(0x8664)).is_none());
+    }
+
+    #[test]
+    fn an_old_kernel_takes_no_initrd() {
+        let mut kernel = image(X64, 10);
+        // No kernel.
+        assert_eq!(takes_no_initrd(&kernel), None);
+        kernel[0x202..0x206].copy_from_slice(b"HdrS");
+        for (version, takes) in [(0, false), (1, true), (3, true)] {
+            kernel[0x80 + 24 + 44] = version;
+            assert_eq!(takes_no_initrd(&kernel).is_none(), takes);
+        }
+        // What says no version.
+        kernel.truncate(0x80 + 24 + 44);
+        assert_eq!(takes_no_initrd(&kernel), None);
     }
 }

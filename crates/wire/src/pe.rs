@@ -34,6 +34,11 @@ impl<'a> Headers<'a> {
         u16_at(self.bytes, self.signature.checked_add(24 + 68)?)
     }
 
+    /// `MajorImageVersion` of the optional header; `None` where the header is cut off.
+    pub fn image_version(&self) -> Option<u16> {
+        u16_at(self.bytes, self.signature.checked_add(24 + 44)?)
+    }
+
     /// Where section `name` is in the image, `len` bytes in all, when it is loaded: within it.
     pub fn section(&self, name: &str, len: usize) -> Option<Range<usize>> {
         const SECTION_HEADER: usize = 40;

@@ -51,7 +51,7 @@ pub(crate) fn check(directory: &Directory) -> Vec<Finding> {
     let at = directory.path().display();
     match directory.find(BOOT_PROGRAM) {
         Ok(program) => {
-            if let Some(what) = no_program(&program) {
+            if let Some(what) = no_program(&program, false) {
                 findings.push(Finding::error(format!("{BOOT_PROGRAM} is {what}")));
             }
         }
@@ -137,7 +137,8 @@ fn useless(configuration: &BootConfig, directory: &Directory) -> Vec<Finding> {
             let what = match directory.find(&path) {
                 Err(error) => Some(error.to_string()),
                 Ok(content) if file == entry.program.file() => {
-                    no_program(&content).map(|what| format!("is {what}"))
+                    let has_initrd = !entry.initrd.is_empty();
+                    no_program(&content, has_initrd).map(|what| format!("is {what}"))
                 }
                 Ok(_) => None,
             };
@@ -163,12 +164,13 @@ fn bytes(content: &Content, most: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a file is that firmware cannot start.
-fn no_program(content: &Content) -> Option<&'static str> {
+/// What a file is that firmware cannot start, or not with an initrd where it has one.
+fn no_program(content: &Content, has_initrd: bool) -> Option<&'static str> {
     let begin = bytes(content, filetype::LOOKED_AT as u64).unwrap_or_default();
     let unknown =
         || (!filetype::is_efi_program(&begin)).then_some("no EFI program for x64 machines");
-    filetype::misfit(&begin).or_else(unknown)
+    let old = || filetype::takes_no_initrd(&begin).filter(|_| has_initrd);
+    filetype::misfit(&begin).or_else(unknown).or_else(old)
 }
 
 /// Says what is wrong, each time that the configuration changes, until told to stop.
@@ -296,15 +298,20 @@ mod tests {
         let good = program(0x8664, 10);
         let mut iso = vec![0; 0x8006];
         iso[0x8001..].copy_from_slice(b"CD001");
-        let conf = "title A\nlinux a.iso\ntitle B\nlinux good\ninitrd a.iso\ntitle C\nefi text\n";
+        // Its version says nothing of initrds.
+        let mut old = good.clone();
+        old[0x202..0x206].copy_from_slice(b"HdrS");
+        let conf = "title A\nlinux a.iso\ntitle B\nlinux good\ninitrd a.iso\ntitle C\nefi text\n\
+                    title D\nlinux old\ninitrd a.iso\ntitle E\nlinux old\n";
         let found = findings(&[
             ("wireboot.efi", &good),
             ("good", &good),
+            ("old", &old),
             ("a.iso", &iso),
             ("text", b"text"),
             ("wireboot.conf", conf.as_bytes()),
         ]);
-        let [a, c] = found.as_slice() else {
+        let [a, c, d] = found.as_slice() else {
             panic!("{found:?}");
         };
         assert!(
@@ -315,5 +322,7 @@ mod tests {
             c,
             "E wireboot.conf, entry C: text: is no EFI program for x64 machines"
         );
+        let old = "E wireboot.conf, entry D: old: is a Linux kernel before 5.7";
+        assert!(d.starts_with(old), "{d}");
     }
 }
