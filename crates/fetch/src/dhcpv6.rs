@@ -118,7 +118,7 @@ pub async fn discover(
             log::debug!("DHCPv6 lease {:?} from {:?}", lease.addresses, lease.server);
             found(lease);
         }
-        while given.iter().any(|&address| stack.is_optimistic(address)) {
+        while given.iter().any(|&address| stack.is_tentative(address)) {
             stack.next_turn().await;
         }
         let taken = |address: &Ipv6Addr| stack.is_duplicate(*address);

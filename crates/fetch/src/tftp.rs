@@ -29,7 +29,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::{IpAddr, SocketAddr};
-use wireboot_net::{Duration, Memory, NetError, Parts, Stack, UdpSocket};
+use wireboot_net::{Duration, Ends, Memory, NetError, Parts, Stack, UdpSocket};
 use wireboot_wire::text;
 use wireboot_wire::tftp::{
     DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, ErrorCode, MAX_BLOCK_SIZE, Packet, TransferOptions,
@@ -434,10 +434,10 @@ impl Run<'_> {
         }
         self.grow(destination).await?;
         self.transfer.borrow_mut().streaming = true;
-        let now = self.stack.now();
         if let Ok(Packet::Data { block, payload }) = Packet::parse(first) {
             let mut transfer = self.transfer.borrow_mut();
-            transfer.data(block, Parts::new(&[payload]), now);
+            let heard = transfer.heard;
+            transfer.data(block, Parts::new(&[payload]), heard);
             transfer.due = true;
             return Ok(());
         }
@@ -526,7 +526,7 @@ impl Run<'_> {
     /// Acknowledges what has come in order.
     fn acknowledge(&self) -> Result<(), TftpError> {
         let mut transfer = self.transfer.borrow_mut();
-        let Some(peer) = transfer.peer() else {
+        let Some(peer) = transfer.peer else {
             return Ok(());
         };
         let (block, copies) = transfer.acknowledgements(self.stack.now());
@@ -534,8 +534,8 @@ impl Run<'_> {
         drop(transfer);
         for _ in 0..copies {
             let sent = match window {
-                Some(window) => self.socket.send_to(peer, &ack_with_window(block, window)),
-                None => self.socket.send_to(peer, &ack(block)),
+                Some(window) => self.send(&peer, &ack_with_window(block, window)),
+                None => self.send(&peer, &ack(block)),
             };
             match sent {
                 // The next retransmission comes by itself.
@@ -551,18 +551,18 @@ impl Run<'_> {
         loop {
             let stranger = self.transfer.borrow_mut().strangers.pop_front();
             let Some(stranger) = stranger else { return };
-            self.send_error(stranger, ErrorCode::UNKNOWN_ID, "unknown transfer ID");
+            self.send_error(&stranger, ErrorCode::UNKNOWN_ID, "unknown transfer ID");
         }
     }
 
     fn refuse(&self, code: ErrorCode, text: &str) {
-        let peer = self.transfer.borrow().peer();
+        let peer = self.transfer.borrow().peer;
         if let Some(peer) = peer {
-            self.send_error(peer, code, text);
+            self.send_error(&peer, code, text);
         }
     }
 
-    fn send_error(&self, to: SocketAddr, code: ErrorCode, text: &str) {
+    fn send_error(&self, to: &Ends, code: ErrorCode, text: &str) {
         let mut packet = Vec::new();
         Packet::Error {
             code,
@@ -570,7 +570,13 @@ impl Run<'_> {
         }
         .emit(&mut packet);
         // Nothing depends on its arrival.
-        let _ = self.socket.send_to(to, &packet);
+        let _ = self.send(to, &packet);
+    }
+
+    /// Sends to the other end from the address by which it knows us: a better one may have come since.
+    fn send(&self, ends: &Ends, packet: &[u8]) -> Result<(), NetError> {
+        let (local, remote) = (ends.local_end().ip(), ends.remote_end());
+        self.socket.send_from(local, remote, packet)
     }
 
     fn finish(&self) -> Result<TftpFile, TftpError> {

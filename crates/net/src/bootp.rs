@@ -30,9 +30,8 @@ impl Bootp {
     pub fn broadcast(&self, payload: &[u8]) {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, CLIENT_PORT));
         let remote = SocketAddr::from((Ipv4Addr::BROADCAST, SERVER_PORT));
-        let now = self.stack.now();
         let mut state = self.stack.state();
-        state.interface.broadcast(local, remote, payload, now);
+        state.interface.broadcast(local, remote, payload);
     }
 
     /// The next datagram that came to port 68, whatever address it was sent to: the sender's address and the

@@ -270,7 +270,11 @@ impl Ingress<'_> {
         }
         if self.is_tapped() {
             self.tap(frame);
-        } else if self.state.interface.is_ours(local, self.now) {
+            return;
+        }
+        let interface = &mut self.state.interface;
+        let stranger = tcp.ends.remote_end().ip();
+        if interface.is_ours(local, self.now) && interface.may_refuse(stranger, self.now) {
             self.state.flows.refuse(tcp);
         }
     }
@@ -371,7 +375,9 @@ impl Ingress<'_> {
         }
         let interface = &mut self.state.interface;
         let local = udp.ends.local_end().ip();
-        if udp.unicast && interface.is_ours(local, self.now) {
+        let stranger = udp.ends.remote_end().ip();
+        let ours = udp.unicast && interface.is_ours(local, self.now);
+        if ours && interface.may_refuse(stranger, self.now) {
             let packet = linearize(&mut self.state.linear, frame);
             match local {
                 IpAddr::V4(_) => interface.port_unreachable4(packet, self.now),

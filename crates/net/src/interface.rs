@@ -12,11 +12,11 @@ pub use v6::RouterInfo;
 use crate::echo::{self, EchoNews};
 use crate::error::NetError;
 use crate::fragments::Fragments;
-use crate::ipv6::multicast_mac;
 use crate::ipv6::source::{Candidate, order};
+use crate::ipv6::{is_unicast, multicast_mac};
 use crate::neighbors::{Cache, Due, NeighborUpdate};
 use crate::output::{Path, datagram_len, headers_len};
-use crate::packet::{BROADCAST, ETHERNET_HEADER, IpVersion, put};
+use crate::packet::{BROADCAST, ETHERNET_HEADER, IpVersion, is_host, put};
 use crate::path_mtu::{self, PathMtus, TooBig};
 use crate::quote::{Quoted, port_unreachable};
 use crate::random::Random;
@@ -28,8 +28,10 @@ use v6::V6;
 use wireboot_nic::{Fault, MacAddress, Offload, Properties, SendError, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
-/// How long a packet waits for its next hop.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Errors and resets that strangers are sent in any [`REFUSALS_TIME`] (RFC 4443, section 2.4 f).
+const REFUSALS: u32 = 10;
+const REFUSALS_TIME: Duration = Duration::from_millis(100);
+
 #[derive(Clone, Copy)]
 enum NextHop {
     Known(MacAddress),
@@ -69,6 +71,8 @@ pub(crate) struct Interface {
     pub probe: Option<(Ipv4Addr, Option<MacAddress>)>,
     /// Somebody else answers echo requests.
     pub mute: bool,
+    refusals: u32,
+    refused: Instant,
     /// When something is due, unless it changed since.
     wake: Option<Instant>,
     changed: bool,
@@ -91,6 +95,8 @@ impl Interface {
             outbox: Outbox::default(),
             probe: None,
             mute: false,
+            refusals: 0,
+            refused: Instant::ZERO,
             wake: None,
             changed: false,
             random,
@@ -129,11 +135,15 @@ impl Interface {
             return Some((route.local, route.next_hop));
         }
         let hop = self.own_hop(remote, now)?;
-        let source = match remote {
-            IpAddr::V4(_) => self.address4()?.into(),
-            IpAddr::V6(remote) => self.v6.as_ref()?.source(remote, now)?.into(),
-        };
-        Some((source, hop))
+        Some((self.own_source(remote, now)?, hop))
+    }
+
+    /// The address of this engine's own for packets to `remote`, whether or not there is a route.
+    fn own_source(&self, remote: IpAddr, now: Instant) -> Option<IpAddr> {
+        match remote {
+            IpAddr::V4(_) => self.address4().map(IpAddr::V4),
+            IpAddr::V6(remote) => self.v6.as_ref()?.source(remote, now).map(IpAddr::V6),
+        }
     }
 
     /// Puts the addresses of a name into the order in which they are to be tried (RFC 6724, section 6).
@@ -198,8 +208,44 @@ impl Interface {
 
     /// Where a packet for a next hop goes, which is asked for where it is not known.
     fn toward(&mut self, hop: IpAddr, now: Instant) -> NextHop {
-        self.resolve(hop, now);
-        group_mac(hop).map_or(NextHop::Neighbor(hop), NextHop::Known)
+        let known = self.resolve(hop, now);
+        known.map_or(NextHop::Neighbor(hop), NextHop::Known)
+    }
+
+    /// Where an answer to `stranger` goes, whose Ethernet address is `mac` if it has told that. `None` without a route, and while much
+    /// waits already: no question for another neighbour is given up for it.
+    fn way_of_answer(
+        &mut self,
+        stranger: IpAddr,
+        mac: Option<MacAddress>,
+        now: Instant,
+    ) -> Option<NextHop> {
+        let to = match mac.or(group_mac(stranger)) {
+            Some(mac) => NextHop::Known(mac),
+            None => {
+                let hop = self.next_hop(stranger, now)?;
+                if !self.neighbors.has_room_for(hop) {
+                    return None;
+                }
+                self.toward(hop, now)
+            }
+        };
+        self.outbox.has_room_for_answer(to).then_some(to)
+    }
+
+    /// Whether `stranger` is told that nobody here takes what it sent: it is one host (RFC 9293, MUST-63; RFC 1122, section 3.2.2), and few
+    /// were told lately.
+    pub(crate) fn may_refuse(&mut self, stranger: IpAddr, now: Instant) -> bool {
+        let broadcast = self.v4.as_ref().and_then(|v4| v4.address.broadcast());
+        let one_host = match stranger {
+            IpAddr::V4(stranger) => is_host(stranger) && Some(stranger) != broadcast,
+            IpAddr::V6(stranger) => is_unicast(stranger),
+        };
+        if now >= self.refused + REFUSALS_TIME {
+            (self.refused, self.refusals) = (now, 0);
+        }
+        self.refusals += u32::from(one_host);
+        one_host && self.refusals <= REFUSALS
     }
 
     /// How to get from `local` to `remote` now; `None` while the next hop is not known.
@@ -216,18 +262,21 @@ impl Interface {
         }
     }
 
-    /// Sends a UDP datagram from `port`.
+    /// Sends a UDP datagram from `port`, and from the address `local` where that is given and ours.
     ///
     /// # Errors
     /// [`NetError::Unreachable`] without an address or a route, [`NetError::TooLong`], [`NetError::Full`].
     pub(crate) fn send(
         &mut self,
-        port: u16,
+        (local, port): (Option<IpAddr>, u16),
         remote: SocketAddr,
         payload: &[u8],
         now: Instant,
     ) -> Result<(), NetError> {
-        let way = self.source_and_hop(remote.ip(), now);
+        let way = match local.filter(|local| self.is_ours(*local, now)) {
+            Some(local) => self.next_hop(remote.ip(), now).map(|hop| (local, hop)),
+            None => self.source_and_hop(remote.ip(), now),
+        };
         let (local, hop) = way.ok_or(NetError::Unreachable)?;
         if datagram_len(&remote.ip(), payload) > usize::from(self.link_mtu) {
             return Err(NetError::TooLong);
@@ -237,7 +286,7 @@ impl Interface {
         }
         let to = self.toward(hop, now);
         let (frame, offload) = self.datagram(SocketAddr::new(local, port), remote, payload);
-        self.outbox.push_datagram(outgoing(frame, offload, to, now));
+        self.outbox.push_datagram(Outgoing { frame, offload, to });
         Ok(())
     }
 
@@ -262,21 +311,15 @@ impl Interface {
         let to = self.toward(hop, now);
         let protocol = echo::seal(local, remote, &mut message);
         let frame = self.over([0; 6], (local, remote)).frame(protocol, &message);
-        let out = outgoing(frame, Offload::None, to, now);
-        self.outbox.push_datagram(out);
+        let offload = Offload::None;
+        self.outbox.push_datagram(Outgoing { frame, offload, to });
         Ok(())
     }
 
     /// Sends a UDP datagram to all on the link, with or without an address of ours.
-    pub(crate) fn broadcast(
-        &mut self,
-        local: SocketAddr,
-        remote: SocketAddr,
-        payload: &[u8],
-        now: Instant,
-    ) {
+    pub(crate) fn broadcast(&mut self, local: SocketAddr, remote: SocketAddr, payload: &[u8]) {
         let (frame, offload) = self.datagram(local, remote, payload);
-        self.push(frame, offload, NextHop::Known(BROADCAST), now);
+        self.push(frame, offload, NextHop::Known(BROADCAST));
     }
 
     fn datagram(
@@ -302,8 +345,8 @@ impl Interface {
         }
     }
 
-    fn push(&mut self, frame: Vec<u8>, offload: Offload, to: NextHop, now: Instant) {
-        self.outbox.push(outgoing(frame, offload, to, now));
+    fn push(&mut self, frame: Vec<u8>, offload: Offload, to: NextHop) {
+        self.outbox.push(Outgoing { frame, offload, to });
     }
 
     /// Takes what a neighbour says of an address into the cache.
@@ -333,19 +376,24 @@ impl Interface {
         self.changed = false;
         while let Some(due) = self.neighbors.due(now) {
             match due {
-                Due::Ask(hop, at) => match (
-                    self.leader_routes.source(hop).or(self.source(hop, now)),
-                    hop,
-                ) {
-                    (Some(IpAddr::V4(us)), IpAddr::V4(hop)) => self.ask4(us, hop, at, now),
-                    (Some(IpAddr::V6(us)), IpAddr::V6(hop)) => self.ask6(us, hop, at, now),
-                    _ => {}
-                },
-                Due::Failed(address) => {
-                    if let (Some(v6), IpAddr::V6(address)) = (&mut self.v6, address) {
+                Due::Ask(hop, at) => {
+                    // A router need not be in the network of our address.
+                    let source = self.leader_routes.source(hop);
+                    match (source.or_else(|| self.own_source(hop, now)), hop) {
+                        (Some(IpAddr::V4(us)), IpAddr::V4(hop)) => self.ask4(us, hop, at),
+                        (Some(IpAddr::V6(us)), IpAddr::V6(hop)) => self.ask6(us, hop, at, now),
+                        _ => {}
+                    }
+                }
+                Due::Failed(IpAddr::V4(address)) => {
+                    if let Some(v4) = &mut self.v4 {
+                        v4.unreachable(address);
+                    }
+                }
+                Due::Failed(IpAddr::V6(address)) => {
+                    if let Some(v6) = &mut self.v6 {
                         v6.slaac.routers.unreachable(address);
                     }
-                    self.outbox.drop_all_to(address);
                 }
             }
         }
@@ -372,10 +420,12 @@ impl Interface {
                 },
             };
             let Some(to) = to else {
-                if now >= out.until {
-                    self.outbox.remove(index);
-                } else {
+                let asked = matches!(out.to, NextHop::Neighbor(hop) if self.neighbors.has(hop));
+                if asked {
                     index += 1;
+                } else {
+                    // Nobody has answered, or the question was given up for another one.
+                    self.outbox.remove(index);
                 }
                 continue;
             };
@@ -393,15 +443,6 @@ impl Interface {
             }
         }
         Ok(())
-    }
-}
-
-fn outgoing(frame: Vec<u8>, offload: Offload, to: NextHop, now: Instant) -> Outgoing {
-    Outgoing {
-        frame,
-        offload,
-        to,
-        until: now + PATIENCE,
     }
 }
 
@@ -467,17 +508,39 @@ mod tests {
         });
         let [local, host]: [SocketAddr; 2] = [(us, 5000).into(), (host, 69).into()];
         for count in 1..=WAITING {
-            assert_eq!(interface.send(5000, host, b"hello", Instant::ZERO), Ok(()));
-            assert_eq!(interface.outbox.len(), count);
+            let sent = interface.send((None, 5000), host, b"hello", Instant::ZERO);
+            assert_eq!((sent, interface.outbox.len()), (Ok(()), count));
         }
-        assert_eq!(
-            interface.send(5000, host, b"hello", Instant::ZERO),
-            Err(NetError::Full)
-        );
+        let sent = interface.send((None, 5000), host, b"hello", Instant::ZERO);
+        assert_eq!(sent, Err(NetError::Full));
         for count in 1..=OWN + 1 {
-            interface.broadcast(local, host, b"hello", Instant::ZERO);
+            interface.broadcast(local, host, b"hello");
             assert_eq!(interface.outbox.len(), WAITING + count.min(OWN));
         }
+    }
+
+    /// RFC 1122, section 3.3.1.4.
+    #[test]
+    fn a_router_that_does_not_answer_gives_way() {
+        let ip = |last| Ipv4Addr::new(10, 0, 0, last);
+        let far = IpAddr::from([8, 8, 8, 8]);
+        let mut interface = interface();
+        let everywhere = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
+        interface.v4 = Some(Ipv4Config {
+            address: Ipv4Cidr::new(ip(1), 24),
+            router: Some(ip(253)),
+            routes: vec![(everywhere, ip(254))],
+            mtu: None,
+        });
+        let hop = |interface: &Interface| interface.next_hop(far, Instant::ZERO);
+        let sent = interface.send((None, 5000), (far, 69).into(), b"far", Instant::ZERO);
+        assert_eq!(sent, Ok(()));
+        for millis in (0..500).step_by(100) {
+            interface.turn(Instant::from_millis(millis));
+            assert_eq!(hop(&interface), Some(ip(253).into()));
+        }
+        interface.turn(Instant::from_millis(500));
+        assert_eq!(hop(&interface), Some(ip(254).into()));
     }
 
     #[test]
@@ -489,10 +552,10 @@ mod tests {
             room: 1000,
             ..Card::default()
         };
-        interface.broadcast(local, host, &[0x55; 1000], now);
+        interface.broadcast(local, host, &[0x55; 1000]);
         let memory = interface.outbox.last().unwrap().frame.as_ptr();
         interface.transmit(&mut card, now).unwrap();
-        interface.broadcast(local, host, b"short", now);
+        interface.broadcast(local, host, b"short");
         assert_eq!(interface.outbox.last().unwrap().frame.as_ptr(), memory);
         interface.transmit(&mut card, now).unwrap();
         let lengths = card.frames.iter().map(|(frame, _)| frame.len());
@@ -500,14 +563,14 @@ mod tests {
         // The station's own frames bring memory, too, and take none.
         interface.probe = Some((us, None));
         for _ in 0..3 * WAITING {
-            interface.send_probe(now);
+            interface.send_probe();
             interface.transmit(&mut card, now).unwrap();
         }
         assert_eq!(card.frames.len(), 2 + 3 * WAITING);
         assert!(interface.outbox.spare() <= WAITING);
     }
 
-    /// RFC 4861, section 6.3.7: three solicitations of routers, four seconds apart, besides other things.
+    /// RFC 7559: a solicitation of routers, and another one each four seconds, besides other things.
     #[test]
     fn what_is_due_is_done_when_its_time_comes() {
         let mut interface = interface();

@@ -103,9 +103,7 @@ impl Cache {
         if ours || self.find(address).is_some() {
             return !ours;
         }
-        let incomplete =
-            |entry: &Entry| matches!(entry.state, ReachabilityState::Incomplete { .. });
-        let waiting = self.0.iter().filter(|entry| incomplete(entry)).count();
+        let waiting = self.incomplete();
         if waiting >= INCOMPLETE || self.0.len() >= ENTRIES {
             let idle = |entry: &Entry| now >= entry.used + IN_USE;
             let entries = self.0.iter().enumerate();
@@ -219,10 +217,28 @@ impl Cache {
         self.0.iter().filter_map(next).min()
     }
 
+    /// Whether `address` is known or asked for.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|entry| entry.address == address)
+    }
+
+    /// The same, or can be asked for while all others still are.
+    pub(crate) fn has_room_for(&self, address: IpAddr) -> bool {
+        self.has(address) || self.incomplete() < INCOMPLETE
+    }
+
+    fn incomplete(&self) -> usize {
+        self.0.iter().filter(|entry| incomplete(entry)).count()
+    }
+
     fn find(&mut self, address: IpAddr) -> Option<&mut Entry> {
         let place = self.0.binary_search_by_key(&address, |entry| entry.address);
         self.0.get_mut(place.ok()?)
     }
+}
+
+fn incomplete(entry: &Entry) -> bool {
+    matches!(entry.state, ReachabilityState::Incomplete { .. })
 }
 
 /// When there is something to do for an entry.

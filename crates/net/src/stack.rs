@@ -14,8 +14,10 @@ use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 use wireboot_nic::{MacAddress, Properties};
 use wireboot_tcp::{Duration, InitialSequence, Instant};
 
-/// First ephemeral port (RFC 6335).
-const EPHEMERAL: u16 = 49152;
+/// First ephemeral port of TCP (RFC 6335), whose sequence numbers are secret, too.
+const TCP_PORTS: u16 = 49152;
+/// First one of UDP: all but the ports of services (RFC 6056, section 3.2).
+const UDP_PORTS: u16 = 1024;
 /// Ports tried where not all will do: enough to find one of a card's 128 queues for certain.
 const PORT_TRIES: usize = 4096;
 /// ARP probes sent for an address, and the time between them. RFC 5227 asks for seconds; a machine that
@@ -77,22 +79,24 @@ impl Stack {
         self.0.joins_datagrams.set(joins);
     }
 
-    /// A random ephemeral port (RFC 6056) that `free` accepts.
-    pub(crate) fn free_port(&self, free: impl Fn(&NetState, u16) -> bool) -> u16 {
+    /// A random port of UDP that `free` accepts.
+    pub(crate) fn udp_port(&self, free: impl Fn(&NetState, u16) -> bool) -> u16 {
         loop {
-            if let Some(port) = self.try_port(&free) {
+            if let Some(port) = self.try_port(UDP_PORTS, &free) {
                 return port;
             }
         }
     }
 
-    /// A random port that `free` accepts, which may be for few.
-    pub(crate) fn rare_port(&self, free: impl Fn(&NetState, u16) -> bool) -> Option<u16> {
-        (0..PORT_TRIES).find_map(|_| self.try_port(&free))
+    /// A random port of TCP that `free` accepts, which may be so for few.
+    pub(crate) fn tcp_port(&self, free: impl Fn(&NetState, u16) -> bool) -> Option<u16> {
+        (0..PORT_TRIES).find_map(|_| self.try_port(TCP_PORTS, &free))
     }
 
-    fn try_port(&self, free: impl Fn(&NetState, u16) -> bool) -> Option<u16> {
-        let port = EPHEMERAL | (self.random() as u16 & !EPHEMERAL);
+    /// A random port from `first` on.
+    fn try_port(&self, first: u16, free: impl Fn(&NetState, u16) -> bool) -> Option<u16> {
+        let count = u64::from(u16::MAX - first) + 1;
+        let port = first + (self.random() % count) as u16;
         free(&self.state(), port).then_some(port)
     }
 
@@ -233,13 +237,28 @@ impl Stack {
         self.state().interface.router(self.now())
     }
 
+    /// Whether more than link-local addresses can be reached by IPv6: there is a router, or a prefix on the link. [`Self::router`] may tell
+    /// of one that is no router for us.
+    #[must_use]
+    pub fn has_ipv6_route(&self) -> bool {
+        self.state().interface.has_ipv6_route(self.now())
+    }
+
     /// Takes an IPv6 address that DHCPv6 has given, for as long as the machine boots. False when it is none that a station can have, or
     /// somebody else's.
     pub fn add_ipv6(&self, address: Ipv6Addr) -> bool {
         self.state().interface.add6(address, self.now())
     }
 
-    /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's. Until then it is used with care (RFC 4429).
+    /// Whether `address`, an IPv6 address of ours, may still turn out to be somebody else's.
+    #[must_use]
+    pub fn is_tentative(&self, address: Ipv6Addr) -> bool {
+        let state = self.state();
+        let v6 = state.interface.slaac();
+        v6.is_some_and(|v6| v6.is_tentative(address, self.now()))
+    }
+
+    /// Whether `address` is in the first part of that time, in which it is used with care (RFC 4429).
     #[must_use]
     pub fn is_optimistic(&self, address: Ipv6Addr) -> bool {
         let state = self.state();
@@ -324,7 +343,7 @@ impl Stack {
     pub async fn arp_probe(&self, address: Ipv4Addr) -> Option<MacAddress> {
         self.state().interface.probe = Some((address, None));
         for _ in 0..PROBES {
-            self.state().interface.send_probe(self.now());
+            self.state().interface.send_probe();
             self.sleep(PROBE_INTERVAL).await;
         }
         self.state().interface.probe.take()?.1

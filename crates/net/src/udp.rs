@@ -7,7 +7,7 @@ use crate::state::NetState;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 impl Stack {
     /// A UDP socket on the port `port`, which nothing else has.
@@ -20,13 +20,13 @@ impl Stack {
     /// A UDP socket on a random ephemeral port (RFC 6056).
     #[must_use]
     pub fn udp(&self) -> UdpSocket {
-        self.udp_on(self.free_port(free))
+        self.udp_on(self.udp_port(free))
     }
 
     /// A UDP socket on a random port whose datagrams go to `sink` while they are on loan.
     #[must_use]
     pub fn udp_with_sink(&self, sink: Rc<RefCell<dyn DatagramSink>>) -> UdpSocket {
-        self.udp_on_with_sink(self.free_port(free), sink)
+        self.udp_on_with_sink(self.udp_port(free), sink)
     }
 
     /// The same on the port `port`, which nothing else has.
@@ -70,9 +70,31 @@ impl UdpSocket {
     /// # Errors
     /// [`NetError::Unreachable`] without an address or route, [`NetError::TooLong`] beyond the link's MTU, [`NetError::Full`] when too many datagrams wait.
     pub fn send_to(&self, remote: SocketAddr, payload: &[u8]) -> Result<(), NetError> {
+        self.send((None, self.port), remote, payload)
+    }
+
+    /// The same from `local`, by which `remote` knows us, as long as that is an address of ours.
+    ///
+    /// # Errors
+    /// Those of [`Self::send_to`].
+    pub fn send_from(
+        &self,
+        local: IpAddr,
+        remote: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), NetError> {
+        self.send((Some(local), self.port), remote, payload)
+    }
+
+    fn send(
+        &self,
+        local: (Option<IpAddr>, u16),
+        remote: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), NetError> {
         let now = self.stack.now();
         let mut state = self.stack.state();
-        state.interface.send(self.port, remote, payload, now)
+        state.interface.send(local, remote, payload, now)
     }
 
     /// Whether a host has said, since this was last asked, that nobody listens at `remote` (ICMP port unreachable, RFC 792, RFC 4443). A

@@ -1,5 +1,5 @@
 //! One VLAN of a NIC's network (IEEE 802.1Q): a tag on everything that is sent; what comes without it, or with another, is
-//! somebody else's.
+//! somebody else's. Without a VLAN, a tag that tells a priority alone comes off.
 
 use core::fmt;
 
@@ -15,6 +15,8 @@ const TPID: [u8; 2] = [0x81, 0x00];
 const TAG: usize = 12;
 /// The VLAN's number in the second half of a tag; above it are priority and drop eligibility.
 const VID: u16 = 0x0fff;
+/// The number of none: the tag tells a priority.
+const NO_VLAN: u16 = 0;
 /// What the first part of a unit holds at least, by the contract of [`Frame`].
 const FIRST_PART_MIN: usize = 128;
 /// Parts of a unit, more than any driver here lends. A unit of more is lost.
@@ -48,7 +50,7 @@ pub struct Vlan<N> {
 }
 
 impl<N> Vlan<N> {
-    /// VLAN `id` of what `nic` is plugged into; `None` leaves frames as they are.
+    /// VLAN `id` of what `nic` is plugged into; `None` leaves frames as they are, but for tags without a VLAN.
     pub fn new(nic: N, id: Option<VlanId>) -> Self {
         Self {
             nic,
@@ -138,13 +140,15 @@ pub struct VlanReceive<'a, R> {
 
 impl<R: Receive> Receive for VlanReceive<'_, R> {
     fn burst(&mut self, budget: usize, mut sink: impl FnMut(Frame<'_>)) -> Result<usize, Fault> {
-        let Some(id) = self.id else {
-            return self.rx.burst(budget, sink);
-        };
+        let id = self.id.map_or(NO_VLAN, |VlanId(id)| id);
         let mut lent = 0;
         self.rx.burst(budget, |frame| {
-            if without_tag(&frame, id, &mut sink).is_some() {
+            let may_be_of_it = id != NO_VLAN || is_tagged(&frame);
+            if may_be_of_it && without_tag(&frame, id, &mut sink).is_some() {
                 lent += 1;
+            } else if id == NO_VLAN {
+                lent += 1;
+                sink(frame);
             } else {
                 *self.foreign += 1;
             }
@@ -153,13 +157,21 @@ impl<R: Receive> Receive for VlanReceive<'_, R> {
     }
 }
 
+#[inline]
+fn is_tagged(frame: &Frame<'_>) -> bool {
+    let behind = frame.parts.first().and_then(|first| first.get(TAG..));
+    behind.and_then(<[u8]>::first_chunk) == Some(&TPID)
+}
+
 /// Shows `sink` the unit without its tag; `None` when it is not one of VLAN `id`.
-fn without_tag(frame: &Frame<'_>, id: VlanId, sink: &mut impl FnMut(Frame<'_>)) -> Option<()> {
+// Few units have a tag: the usual way stays short.
+#[inline(never)]
+fn without_tag(frame: &Frame<'_>, id: u16, sink: &mut impl FnMut(Frame<'_>)) -> Option<()> {
     let (first, others) = frame.parts.split_first()?;
     let (addresses, rest) = first.split_at_checked(TAG)?;
     let (tag, rest) = rest.split_first_chunk::<TAG_LEN>()?;
     let [t0, t1, v0, v1] = *tag;
-    if [t0, t1] != TPID || u16::from_be_bytes([v0, v1]) & VID != id.0 {
+    if [t0, t1] != TPID || u16::from_be_bytes([v0, v1]) & VID != id {
         return None;
     }
     // The first part has to hold the headers in one piece, so its beginning is copied together.
@@ -253,6 +265,7 @@ mod tests {
     use crate::Checksum;
     use crate::sim::{LinkConfig, NicConfig, link};
     use crate::wrapped::is_as_its_nic;
+    use std::vec;
     use std::vec::Vec;
 
     fn id(number: u16) -> VlanId {
@@ -344,7 +357,7 @@ mod tests {
             fill: &mut dyn FnMut(&mut [u8]),
         ) -> Result<(), SendError> {
             self.0.push((len, offload));
-            fill(&mut std::vec![0; len]);
+            fill(&mut vec![0; len]);
             Ok(())
         }
         fn room(&mut self) -> usize {
@@ -402,6 +415,11 @@ mod tests {
 
     /// The parts in which VLAN 5 sees a unit that came in `parts`.
     fn received(parts: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
+        received_by(Some(id(5)), parts, 4)
+    }
+
+    /// Those that one sees to whom it is `less` shorter, if it sees it.
+    fn received_by(vlan: Option<VlanId>, parts: &[&[u8]], less: usize) -> Option<Vec<Vec<u8>>> {
         let len = parts.iter().map(|part| part.len()).sum();
         let mut foreign = 0;
         let mut rx = VlanReceive {
@@ -411,14 +429,14 @@ mod tests {
                 checksum: Checksum::Trusted,
                 udp_segment: Some(1400),
             }),
-            id: Some(id(5)),
+            id: vlan,
             foreign: &mut foreign,
         };
         let mut seen = None;
         let lent = rx
             .burst(8, |frame| {
                 let sum: usize = frame.parts.iter().map(|part| part.len()).sum();
-                assert_eq!((frame.len, sum), (len - 4, len - 4));
+                assert_eq!((frame.len, sum), (len - less, len - less));
                 assert_eq!(frame.checksum, Checksum::Trusted);
                 assert_eq!(frame.udp_segment, Some(1400));
                 seen = Some(frame.parts.iter().map(|part| part.to_vec()).collect());
@@ -438,6 +456,31 @@ mod tests {
             let parts = received(&[&wire]).unwrap();
             assert_eq!(parts.concat(), plain);
             assert!(parts[0].len() >= plain.len().min(128));
+        }
+    }
+
+    /// IEEE 802.1Q: a frame in VLAN 0 is in none, but has a priority.
+    #[test]
+    fn a_tag_without_a_vlan_comes_off_where_there_is_none() {
+        for (len, priority) in [(60, 0), (1514, 0x60), (1514, 0xf0)] {
+            let plain = frame(len);
+            let wire = tagged(&plain, [0x81, 0, priority, 0]);
+            let parts = received_by(None, &[&wire], 4).unwrap();
+            assert_eq!(parts.concat(), plain);
+            assert!(parts[0].len() >= plain.len().min(128));
+            assert_eq!(received(&[&wire]), None);
+        }
+        // All else stays as it is.
+        let plain = frame(60);
+        for tag in [[0x81, 0, 0, 5], [0x81, 0, 1, 0], [0x88, 0xa8, 0, 0]] {
+            let wire = tagged(&plain, tag);
+            assert_eq!(received_by(None, &[&wire], 0), Some(vec![wire]));
+        }
+        for len in 0..17 {
+            let short = &tagged(&plain, [0x81, 0, 0, 0])[..len];
+            let less = if len < 16 { 0 } else { 4 };
+            let seen = received_by(None, &[short], less).unwrap().concat();
+            assert_eq!(seen.len(), len - less);
         }
     }
 

@@ -257,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// ABORT (RFC 9293, section 3.10.5).
+    /// ABORT (RFC 9293, section 3.10.5). Where more could come, it is a reset for the caller, too.
     pub fn abort(&mut self) {
         if !matches!(self.state, State::SynSent | State::TimeWait | State::Closed) {
             self.reply = Some(Reply {
@@ -266,7 +266,8 @@ impl Connection {
                 flags: Flags::RST | Flags::ACK,
             });
         }
-        self.end(None);
+        let cut_off = self.may_receive().then_some(Error::Reset);
+        self.end(self.error.or(cut_off));
     }
 
     /// The connection is over.

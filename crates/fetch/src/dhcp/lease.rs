@@ -17,7 +17,8 @@ pub struct Lease {
     pub address: Ipv4Cidr,
     /// Default gateway (option 3, or the default route in option 121).
     pub router: Option<Ipv4Addr>,
-    /// Other routes: destination and gateway (option 121).
+    /// Other routes (option 121): destination, and gateway or 0.0.0.0 for what is on the link. Of option 3, the other gateways of all
+    /// destinations.
     pub routes: Vec<(Ipv4Cidr, Ipv4Addr)>,
     /// Name servers, the preferred one first.
     pub dns: Vec<Ipv4Addr>,
@@ -111,22 +112,23 @@ impl Lease {
         let mut routes = Vec::new();
         let mut router = None;
         match options.classless_routes() {
-            // RFC 3442: these replace the router option. Networks on the link itself (no gateway) are left out:
-            // the interface has none but its own.
+            // RFC 3442: these replace the router option.
             Some(classless) => {
-                for route in classless.iter().filter(|route| is_host(route.router)) {
-                    if route.prefix == 0 {
-                        router.get_or_insert(route.router);
-                    } else {
+                for route in classless {
+                    let has_router = is_host(route.router);
+                    if has_router && route.prefix == 0 && router.is_none() {
+                        router = Some(route.router);
+                    } else if has_router || route.router.is_unspecified() {
                         routes.push((Ipv4Cidr::new(route.destination, route.prefix), route.router));
                     }
                 }
             }
             None => {
-                router = options
-                    .addresses(option::ROUTERS)
-                    .into_iter()
-                    .find(|&a| is_host(a));
+                let routers = options.addresses(option::ROUTERS).into_iter();
+                let mut routers = routers.filter(|&a| is_host(a));
+                router = routers.next();
+                let everywhere = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
+                routes.extend(routers.map(|other| (everywhere, other)));
             }
         }
         let search = options

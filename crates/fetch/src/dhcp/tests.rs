@@ -1109,12 +1109,20 @@ fn routes_names_and_masks() {
         options.set(option::DOMAIN_SEARCH, b"\x01a\x03net\0\x01b\xc0\x02");
     });
     assert_eq!(routed.router, Some(OTHER), "RFC 3442: option 3 is ignored");
+    let network = |second| Ipv4Cidr::new(Ipv4Addr::new(172, second, 0, 0), 16);
+    let on_link = Ipv4Addr::UNSPECIFIED;
     assert_eq!(
         routed.routes,
-        [(Ipv4Cidr::new(Ipv4Addr::new(172, 16, 0, 0), 16), PROXY)]
+        [(network(16), PROXY), (network(17), on_link)]
     );
     assert_eq!(routed.mtu, Some(9000));
     assert_eq!(routed.search, ["a.net", "b.net"]);
+    // RFC 2132, section 3.5: in the order of preference.
+    let routers = [SERVER, on_link, PROXY, OTHER];
+    let several = lease(&|options| options.set_addresses(option::ROUTERS, &routers));
+    assert_eq!(several.router, Some(SERVER));
+    let everywhere = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
+    assert_eq!(several.routes, [(everywhere, PROXY), (everywhere, OTHER)]);
     let bare = lease(&|options| {
         options.set(option::SUBNET_MASK, [0; 4]);
         options.set(option::ROUTERS, [10, 0]);

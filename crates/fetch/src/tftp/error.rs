@@ -47,6 +47,11 @@ pub enum TftpError {
         /// Bytes received by the last attempt.
         received: u64,
     },
+    /// Two answers to one request have come from the server's address.
+    #[error(
+        "two files come from the TFTP server's address for one request (tried {ATTEMPTS} times): does somebody forge one?"
+    )]
+    Contested,
     /// The server answers, but no block of its file arrives.
     #[error(
         "the TFTP server answers, but no block of the file arrives, not even of {size} bytes: look at the server and at what is \
@@ -103,10 +108,10 @@ impl TftpError {
     }
 
     /// Whether the server has fallen silent, or gives up a transfer whose first blocks have `arrived`, for a reason of its own: it has a file
-    /// and no objection to the request.
+    /// and no objection to the request. Or nobody knows which file is the server's.
     pub(super) fn is_stall(&self, arrived: bool) -> bool {
         match self {
-            Self::Stalled { .. } => true,
+            Self::Stalled { .. } | Self::Contested => true,
             Self::Server { code, .. } => arrived && *code == ErrorCode::UNDEFINED.0,
             _ => false,
         }

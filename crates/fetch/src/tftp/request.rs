@@ -69,9 +69,9 @@ impl Run<'_> {
             }
             self.stack.next_turn().await;
             self.turn_strangers_away();
-            let first = self.transfer.borrow_mut().control.pop_front();
+            let first = self.transfer.borrow_mut().answer(self.stack.now());
             if let Some(first) = first {
-                return Ok(first);
+                return first;
             }
         }
     }

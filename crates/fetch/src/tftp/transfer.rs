@@ -6,13 +6,16 @@ use core::net::{IpAddr, SocketAddr};
 use wireboot_net::{DatagramSink, Duration, Ends, Instant, Memory, Parts};
 use wireboot_wire::tftp::{DATA_HEADER_LEN, DEFAULT_BLOCK_SIZE, Packet};
 
-use super::{FIRST_TIMEOUT, MAX_TIMEOUT};
+use super::{FIRST_TIMEOUT, MAX_TIMEOUT, TftpError};
 
 /// Shortest wait for the next packet of a running transfer: servers stall for tens of milliseconds.
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// A duplicate so long after our acknowledgement means that the acknowledgement was lost. Sooner, the network duplicated a packet,
 /// and an answer would double all packets from there on (RFC 1123 section 4.2.3.1, "Sorcerer's Apprentice").
 pub(super) const DUPLICATE_AFTER: Duration = Duration::from_millis(50);
+/// How long a block that answers a request waits for another answer of the same host: who sees nothing and guesses our port can forge a
+/// file of one block.
+const DOUBT: Duration = Duration::from_millis(50);
 /// Packets that are not DATA kept for the task.
 const CONTROL_QUEUE: usize = 8;
 
@@ -21,7 +24,11 @@ pub(super) struct Transfer {
     /// Those that are asked.
     pub(super) servers: Vec<IpAddr>,
     /// The one that has answered, by the port that it chose for this transfer (its transfer ID), and we.
-    peer: Option<Ends>,
+    pub(super) peer: Option<Ends>,
+    /// It has answered by a block, and another answer may still come.
+    doubted: bool,
+    /// Another block has come.
+    contested: bool,
     /// DATA may go to memory.
     pub(super) streaming: bool,
     pub(super) memory: Option<Memory>,
@@ -63,7 +70,7 @@ pub(super) struct Transfer {
     pub(super) trial: Option<Trial>,
     pub(super) control: VecDeque<Vec<u8>>,
     /// Senders that are not our peer. The task answers them with an error.
-    pub(super) strangers: VecDeque<SocketAddr>,
+    pub(super) strangers: VecDeque<Ends>,
 }
 
 /// The first windows, where it is not known whether the receive buffers hold one.
@@ -83,9 +90,7 @@ impl DatagramSink for Transfer {
             None => self.servers.contains(&ends.remote_end().ip()),
         };
         if !known {
-            if self.strangers.len() < CONTROL_QUEUE {
-                self.strangers.push_back(ends.remote_end());
-            }
+            self.stranger(ends, payload);
             return;
         }
         if self.streaming
@@ -94,17 +99,28 @@ impl DatagramSink for Transfer {
             let data = payload.slice(DATA_HEADER_LEN, usize::MAX);
             self.data(u16::from_be_bytes([high, low]), data, now);
         } else if self.control.len() < CONTROL_QUEUE {
-            let mut bytes = alloc::vec![0; payload.len()];
-            payload.copy_to(&mut bytes);
+            let bytes = copied(payload);
             if self.peer.is_none() {
                 if !is_answer(&bytes) {
                     return;
                 }
                 self.peer = Some(*ends);
+                self.doubted = is_block(&bytes);
+                self.heard = now;
             }
             self.control.push_back(bytes);
         }
     }
+}
+
+fn copied(payload: Parts<'_>) -> Vec<u8> {
+    let mut bytes = alloc::vec![0; payload.len()];
+    payload.copy_to(&mut bytes);
+    bytes
+}
+
+fn is_block(packet: &[u8]) -> bool {
+    packet.starts_with(&[0, 3])
 }
 
 /// Whether a request can have this answer.
@@ -120,6 +136,8 @@ impl Transfer {
         Self {
             servers: servers.iter().map(SocketAddr::ip).collect(),
             peer: None,
+            doubted: false,
+            contested: false,
             streaming: false,
             memory: None,
             block_size: usize::from(DEFAULT_BLOCK_SIZE),
@@ -151,6 +169,41 @@ impl Transfer {
     /// The server's address and port, once it has answered.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         Some(self.peer.as_ref()?.remote_end())
+    }
+
+    /// A packet of another sender than our peer.
+    #[cold]
+    fn stranger(&mut self, ends: &Ends, payload: Parts<'_>) {
+        let host = ends.remote_end().ip();
+        if self.doubted && self.peer().is_some_and(|peer| peer.ip() == host) {
+            let bytes = copied(payload);
+            if is_answer(&bytes) && !is_block(&bytes) {
+                // A server that knows options, or has no such file.
+                self.peer = Some(*ends);
+                (self.doubted, self.contested) = (false, false);
+                self.control = [bytes].into();
+                return;
+            }
+            self.contested |= is_answer(&bytes) && self.control.front() != Some(&bytes);
+        }
+        // An ERROR gets no answer: two who answer those would never end (CVE-2024-2169).
+        let header = payload.first::<DATA_HEADER_LEN>();
+        let is_asked_for = matches!(header, Some([0, 3 | 6, ..]));
+        if is_asked_for && self.servers.contains(&host) && self.strangers.len() < CONTROL_QUEUE {
+            self.strangers.push_back(*ends);
+        }
+    }
+
+    /// The answer to the request, when it is beyond doubt.
+    pub(super) fn answer(&mut self, now: Instant) -> Option<Result<Vec<u8>, TftpError>> {
+        if self.doubted && now < self.heard + DOUBT {
+            return None;
+        }
+        self.doubted = false;
+        if self.contested {
+            return Some(Err(TftpError::Contested));
+        }
+        self.control.pop_front().map(Ok)
     }
 
     /// One DATA packet, on loan.

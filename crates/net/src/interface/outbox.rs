@@ -3,15 +3,13 @@
 use super::NextHop;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 use wireboot_nic::Offload;
-use wireboot_tcp::Instant;
 
 /// Datagrams of sockets that may wait; more are refused.
 pub(super) const WAITING: usize = 64;
 /// So many more may wait of what nobody is refused: broadcasts, and what the station itself has to say, the questions for those next hops among it.
-pub(super) const OWN: usize = 32;
-/// Strangers are answered only while fewer frames than this of the station's own wait.
+pub(super) const OWN: usize = 48;
+/// Strangers are answered only while fewer frames than this of the station's own wait for a neighbour, or to leave in this turn.
 const ANSWERS: usize = 16;
 
 /// A frame that is complete but for the address of its next hop.
@@ -19,7 +17,6 @@ pub(super) struct Outgoing {
     pub frame: Vec<u8>,
     pub offload: Offload,
     pub to: NextHop,
-    pub until: Instant,
 }
 
 /// In the order in which they were given, a socket's among the station's own.
@@ -43,9 +40,13 @@ impl Outbox {
         self.datagrams < WAITING
     }
 
-    /// Whether an answer to a stranger may wait.
-    pub(super) fn has_room_for_answer(&self) -> bool {
-        self.own() < ANSWERS
+    /// Whether an answer to a stranger may wait: answers that wait for a neighbour take no room of those that leave in this turn.
+    pub(super) fn has_room_for_answer(&self, to: NextHop) -> bool {
+        let waits = |to: NextHop| matches!(to, NextHop::Neighbor(_));
+        let alike = |(out, whose): &&(Outgoing, Whose)| {
+            *whose == Whose::Station && waits(out.to) == waits(to)
+        };
+        self.waiting.iter().filter(alike).count() < ANSWERS
     }
 
     fn own(&self) -> usize {
@@ -84,18 +85,6 @@ impl Outbox {
             && self.spare.len() < WAITING
         {
             self.spare.push(out.frame);
-        }
-    }
-
-    /// What waits for a neighbour that does not answer is dropped.
-    pub(super) fn drop_all_to(&mut self, neighbor: IpAddr) {
-        let mut index = 0;
-        while let Some(out) = self.get_mut(index) {
-            if matches!(out.to, NextHop::Neighbor(hop) if hop == neighbor) {
-                self.remove(index);
-            } else {
-                index += 1;
-            }
         }
     }
 

@@ -23,6 +23,8 @@ const DESTINATION_UNREACHABLE: u8 = 3;
 const PORT_UNREACHABLE: u8 = 3;
 /// Bytes of a packet that an error message repeats.
 const QUOTED: usize = 576 - IPV4_HEADER - 8;
+/// All destinations.
+const EVERYWHERE: Ipv4Cidr = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
 
 /// An IPv4 configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +33,43 @@ pub struct Ipv4Config {
     pub address: Ipv4Cidr,
     /// Gateway for destinations that neither the link nor `routes` cover; `None`: they cannot be reached.
     pub router: Option<Ipv4Addr>,
-    /// Other routes: destination and gateway.
+    /// Other routes: destination, and gateway or 0.0.0.0 for what is on the link as well. Gateways of all destinations are tried when
+    /// `router` does not answer.
     pub routes: Vec<(Ipv4Cidr, Ipv4Addr)>,
     /// MTU of the network in bytes; the NIC's if smaller or absent.
     pub mtu: Option<u16>,
 }
 
 impl Ipv4Config {
-    /// Whom a packet to `destination` is handed to: itself on the link, else the gateway of the longest
-    /// matching route.
+    /// Whom a packet to `destination` is handed to: the gateway of the longest matching route, or itself on the link.
     pub(super) fn next_hop(&self, destination: Ipv4Addr) -> Option<Ipv4Addr> {
-        if destination.is_broadcast() || self.address.contains_addr(&destination) {
+        if destination.is_broadcast() {
             return Some(destination);
         }
-        self.routes
-            .iter()
+        let router = self.router.map(|router| (EVERYWHERE, router));
+        let link = (self.address, Ipv4Addr::UNSPECIFIED);
+        // Of routes of one length the last.
+        let routes = self.routes.iter().copied().chain(router).chain([link]);
+        let (_, gateway) = routes
             .filter(|(network, _)| network.contains_addr(&destination))
-            .max_by_key(|(network, _)| network.prefix_len())
-            .map(|(_, gateway)| *gateway)
-            .or(self.router)
+            .max_by_key(|(network, _)| network.prefix_len())?;
+        Some(if gateway.is_unspecified() {
+            destination
+        } else {
+            gateway
+        })
+    }
+
+    /// A neighbour does not answer: if it is the router, the next one is tried (RFC 1122, section 3.3.1.4).
+    pub(super) fn unreachable(&mut self, neighbor: Ipv4Addr) {
+        let others = |(network, _): &(Ipv4Cidr, Ipv4Addr)| network.prefix_len() == 0;
+        if self.router == Some(neighbor)
+            && let Some(place) = self.routes.iter().position(others)
+        {
+            let (_, next) = self.routes.remove(place);
+            self.routes.push((EVERYWHERE, neighbor));
+            self.router = Some(next);
+        }
     }
 }
 
@@ -88,32 +108,29 @@ impl Interface {
         if let Some(update) = &update {
             self.update_neighbor(update, now);
         }
-        if !arp.reply && self.address4() == Some(arp.target) && self.outbox.has_room_for_answer() {
+        if !arp.reply
+            && self.address4() == Some(arp.target)
+            && let Some(to) = self.way_of_answer(arp.sender.into(), Some(arp.sender_mac), now)
+        {
             let frame = arp_packet(2, self.station, arp.target, arp.sender_mac, arp.sender);
-            self.push(frame, Offload::None, NextHop::Known(arp.sender_mac), now);
+            self.push(frame, Offload::None, to);
         }
         update
     }
 
     /// Sends one probe for the address that is being probed (RFC 5227: a sender address of 0.0.0.0 makes a request a probe).
-    pub(crate) fn send_probe(&mut self, now: Instant) {
+    pub(crate) fn send_probe(&mut self) {
         if let Some((address, _)) = self.probe {
             let frame = arp_packet(1, self.station, Ipv4Addr::UNSPECIFIED, [0; 6], address);
-            self.push(frame, Offload::None, NextHop::Known(BROADCAST), now);
+            self.push(frame, Offload::None, NextHop::Known(BROADCAST));
         }
     }
 
     /// Asks from the address `us` who has `address`, all or the one that had it.
-    pub(super) fn ask4(
-        &mut self,
-        us: Ipv4Addr,
-        address: Ipv4Addr,
-        at: Option<MacAddress>,
-        now: Instant,
-    ) {
+    pub(super) fn ask4(&mut self, us: Ipv4Addr, address: Ipv4Addr, at: Option<MacAddress>) {
         let frame = arp_packet(1, self.station, us, [0; 6], address);
         let to = NextHop::Known(at.unwrap_or(BROADCAST));
-        self.push(frame, Offload::None, to, now);
+        self.push(frame, Offload::None, to);
     }
 
     /// Looks at a packet with options, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station on the
@@ -189,18 +206,14 @@ impl Interface {
 
     /// Sends a message to a stranger, unless much waits already.
     fn send_icmp(&mut self, path: (IpAddr, IpAddr), mut message: Vec<u8>, now: Instant) {
-        let Some(hop) = self.next_hop(path.1, now) else {
+        let Some(to) = self.way_of_answer(path.1, None, now) else {
             return;
         };
-        if !self.outbox.has_room_for_answer() {
-            return;
-        }
-        let to = self.toward(hop, now);
         put(&mut message, 2, [0, 0]);
         let sum = checksum::compute(0, &message);
         put(&mut message, 2, sum.to_be_bytes());
         let frame = self.over([0; 6], path).frame(PROTOCOL_ICMP, &message);
-        self.push(frame, Offload::None, to, now);
+        self.push(frame, Offload::None, to);
     }
 }
 
@@ -253,5 +266,60 @@ mod tests {
         }
         config.router = None;
         assert_eq!(config.next_hop(Ipv4Addr::new(8, 8, 8, 8)), None);
+    }
+
+    /// RFC 1122, section 3.3.1; RFC 3442.
+    #[test]
+    fn our_network_is_a_route_like_others() {
+        let ip = |text: &str| text.parse::<Ipv4Addr>().unwrap();
+        let net = |text, len| Ipv4Cidr::new(ip(text), len);
+        let (wide, ours, host) = (net("10.0.0.5", 8), net("10.0.0.5", 24), net("10.0.0.5", 32));
+        let within = (net("10.9.0.0", 16), "10.0.0.1");
+        let same = (net("10.0.0.0", 24), "10.0.0.1");
+        // No gateway: it is on the link, too.
+        let beside = (net("10.0.1.0", 24), "0.0.0.0");
+        let cloud = Some("172.31.1.1");
+        let far = (net("192.0.2.0", 24), "172.31.1.1");
+        for (address, route, router, to, hop) in [
+            (wide, within, None, "10.9.1.1", Some("10.0.0.1")),
+            (wide, within, None, "10.8.1.1", Some("10.8.1.1")),
+            (ours, same, None, "10.0.0.9", Some("10.0.0.9")),
+            (ours, beside, Some("10.0.0.1"), "10.0.1.9", Some("10.0.1.9")),
+            (ours, beside, Some("10.0.0.1"), "10.0.2.9", Some("10.0.0.1")),
+            // A router that is not in our network.
+            (host, far, None, "192.0.2.9", cloud),
+            (host, far, None, "10.0.0.9", None),
+            (host, far, cloud, "10.0.0.9", cloud),
+            (host, far, cloud, "172.31.1.1", cloud),
+            (host, far, None, "255.255.255.255", Some("255.255.255.255")),
+        ] {
+            let config = Ipv4Config {
+                address,
+                router: router.map(ip),
+                routes: vec![(route.0, ip(route.1))],
+                mtu: None,
+            };
+            assert_eq!(config.next_hop(ip(to)), hop.map(ip), "{to} from {address}");
+        }
+    }
+
+    #[test]
+    fn the_next_router_is_tried_when_one_does_not_answer() {
+        let ip = |last| Ipv4Addr::new(10, 0, 0, last);
+        let mut config = Ipv4Config {
+            address: Ipv4Cidr::new(ip(9), 24),
+            router: Some(ip(1)),
+            routes: vec![(EVERYWHERE, ip(2)), (EVERYWHERE, ip(3))],
+            mtu: None,
+        };
+        let far = Ipv4Addr::new(8, 8, 8, 8);
+        for router in [1, 2, 3, 1, 2] {
+            config.unreachable(ip(77));
+            assert_eq!(config.next_hop(far), Some(ip(router)));
+            config.unreachable(ip(router));
+        }
+        config.routes.clear();
+        config.unreachable(ip(3));
+        assert_eq!(config.next_hop(far), Some(ip(3)), "there is no other");
     }
 }

@@ -88,6 +88,11 @@ impl Interface {
         })
     }
 
+    /// Whether more than link-local addresses can be reached.
+    pub(crate) fn has_ipv6_route(&self, now: Instant) -> bool {
+        self.slaac().is_some_and(|v6| v6.routers.has_route(now))
+    }
+
     /// Takes an address that DHCPv6 has given.
     pub(crate) fn add6(&mut self, address: Ipv6Addr, now: Instant) -> bool {
         self.changed = true;
@@ -115,33 +120,32 @@ impl Interface {
             }
         }
         for packet in out {
-            self.send6(&packet, None, now);
+            self.send6(&packet, None);
         }
     }
 
-    /// Sends a whole packet, to `mac` if that is known.
-    fn send6(&mut self, packet: &[u8], mac: Option<MacAddress>, now: Instant) {
-        let Some(to) = Packet::parse(packet).map(|packet| packet.destination) else {
-            return;
-        };
-        let to = match mac.or(group_mac(to.into())) {
-            Some(mac) => NextHop::Known(mac),
-            None => match self.next_hop(to.into(), now) {
-                Some(hop) => self.toward(hop, now),
-                None => return,
-            },
-        };
+    /// Sends a whole packet to `mac`, or else to the group that it is for.
+    fn send6(&mut self, packet: &[u8], mac: Option<MacAddress>) {
+        let group = || group_mac(Packet::parse(packet)?.destination.into());
+        if let Some(mac) = mac.or_else(group) {
+            self.push6(packet, NextHop::Known(mac));
+        }
+    }
+
+    fn push6(&mut self, packet: &[u8], to: NextHop) {
         let mut frame = vec![0; 14];
         put(&mut frame, 6, self.station);
         put(&mut frame, 12, ETHERTYPE_IPV6.to_be_bytes());
         frame.extend_from_slice(packet);
-        self.push(frame, Offload::None, to, now);
+        self.push(frame, Offload::None, to);
     }
 
-    /// Answers a stranger, unless much waits already.
+    /// Answers a stranger, at `mac` if that is known, unless much waits already.
     fn answer6(&mut self, packet: &[u8], mac: Option<MacAddress>, now: Instant) {
-        if self.outbox.has_room_for_answer() {
-            self.send6(packet, mac, now);
+        if let Some(answer) = Packet::parse(packet)
+            && let Some(to) = self.way_of_answer(answer.destination.into(), mac, now)
+        {
+            self.push6(packet, to);
         }
     }
 
@@ -178,7 +182,7 @@ impl Interface {
             Some(_) => address,
             None => solicited_node(address),
         };
-        self.send6(&solicitation.packet(us, to), at, now);
+        self.send6(&solicitation.packet(us, to), at);
     }
 
     /// Looks at a packet with extension headers, in fragments, or of neither UDP nor TCP, from its header on. `unicast`: to this station
@@ -187,7 +191,8 @@ impl Interface {
         let packet = Packet::parse(bytes)?;
         let v6 = self.v6.as_ref()?;
         let ours = unicast && v6.slaac.is_ours(packet.destination, now);
-        let group = !unicast && v6.mld.listens_to(packet.destination);
+        // In a frame to us alone, too (RFC 6085).
+        let group = v6.mld.listens_to(packet.destination);
         if !ours && !group {
             return None;
         }
@@ -217,7 +222,7 @@ impl Interface {
                 pointer,
                 to_group,
             }) => {
-                if self.mute {
+                if self.mute || !self.may_refuse(packet.source.into(), now) {
                     return None;
                 }
                 let us = self.v6.as_ref()?.source(packet.source, now)?;

@@ -1,13 +1,12 @@
-//! Multicast listener discovery, version 2, the listener's side (RFC 3810): switches that snoop deliver a group only to who has
-//! reported it.
+//! Multicast listener discovery, version 2, the listener's side (RFC 3810), and version 1 (RFC 2710) where a querier speaks that: switches
+//! that snoop deliver a group only to who has reported it.
 //!
-//! A query that concerns us is answered by one report of all our groups, whichever it asked for. Queriers of version 1 get
-//! the same answer.
+//! A query that concerns us is answered for all our groups, whichever it asked for.
 
 use super::header::{ICMP, Packet, packet, router_alert};
 use super::source::scope;
-use super::{ALL_NODES, icmp};
-use crate::membership::Membership;
+use super::{ALL_NODES, ALL_ROUTERS, icmp};
+use crate::membership::{CHANGE_TO_INCLUDE, Membership};
 use crate::packet::{array, be128};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -16,12 +15,22 @@ use wireboot_tcp::{Duration, Instant};
 /// Who hears reports: ff02::16.
 const ALL_MLD_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 pub(crate) const QUERY: u8 = 130;
+const REPORT_1: u8 = 131;
+const DONE_1: u8 = 132;
 const REPORT: u8 = 143;
+/// Length of a query of version 1.
+const QUERY_1_LEN: usize = 24;
+/// Older Version Querier Present Timeout (RFC 3810, section 9.12).
+const OLDER: Duration = Duration::from_secs(260);
 
 /// The groups that a station listens to, told to routers and switches.
 #[derive(Default)]
 pub struct Mld {
     groups: Membership<Ipv6Addr>,
+    /// When a querier of version 1 was last heard.
+    one: Option<Instant>,
+    /// What is still to be reported by version 1, which takes a packet for each group.
+    waiting: Vec<(u8, Ipv6Addr)>,
 }
 
 impl Mld {
@@ -58,45 +67,59 @@ impl Mld {
 
     /// Hears the query in a packet (its checksum is right). `random` spreads the answers of many hosts.
     pub(crate) fn heard(&mut self, packet: &Packet<'_>, random: u16, now: Instant) {
-        let Some((group, delay)) = self.query(packet) else {
+        let Some((group, delay, is_old)) = query(packet) else {
             return;
         };
+        if is_old {
+            self.one = Some(now);
+        }
         if group.is_unspecified() || self.listens_to(group) {
             self.groups.asked(delay, random, now);
         }
     }
 
-    /// The group asked for and the longest delay of the answer, when all is right by sections 5.1.14 and 6.2.
-    fn query(&self, packet: &Packet<'_>) -> Option<(Ipv6Addr, Duration)> {
-        let upper = packet.upper().ok()?;
-        let message = upper.payload;
-        let [kind, _, _, _, code_high, code_low, _, _] = array(message, 0)?;
-        let group = Ipv6Addr::from(be128(message, 8)?);
-        // Version 1 has 24 bytes, version 2 at least 28.
-        let right = upper.protocol == ICMP
-            && kind == QUERY
-            && packet.source.is_unicast_link_local()
-            && packet.hop_limit == 1
-            && upper.router_alert
-            && !upper.fragmented
-            && (message.len() == 24 || message.len() >= 28);
-        let code = u32::from(u16::from_be_bytes([code_high, code_low]));
-        let millis = match code {
-            _ if code < 0x8000 || message.len() == 24 => code,
-            _ => (code & 0xfff | 0x1000) << ((code >> 12 & 7) + 3),
-        };
-        right.then_some((group, Duration::from_millis(millis.into())))
-    }
-
-    /// The report to be sent now, from our link-local address `source` (or none, RFC 3590).
+    /// The report to be sent now, from our link-local address `source` (or none, RFC 3590). To be asked for again in the next turn.
     pub fn due(&mut self, source: Ipv6Addr, random: u16, now: Instant) -> Option<Vec<u8>> {
         let records = self.groups.due(random, now);
-        (!records.is_empty()).then(|| report(source, &records))
+        if self.one.is_some_and(|heard| now < heard + OLDER) {
+            self.waiting.extend(records);
+        } else if !records.is_empty() {
+            return Some(report(source, &records));
+        }
+        let (kind, group) = self.waiting.pop()?;
+        Some(report_1(source, kind, group))
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        self.groups.poll_at()
+        if self.waiting.is_empty() {
+            self.groups.poll_at()
+        } else {
+            // At once.
+            self.one
+        }
     }
+}
+
+/// The group asked for, the longest delay of the answer, and whether version 1 asks, when all is right by sections 5.1.14 and 6.2.
+fn query(packet: &Packet<'_>) -> Option<(Ipv6Addr, Duration, bool)> {
+    let upper = packet.upper().ok()?;
+    let message = upper.payload;
+    let [kind, _, _, _, code_high, code_low, _, _] = array(message, 0)?;
+    let group = Ipv6Addr::from(be128(message, 8)?);
+    let is_old = message.len() == QUERY_1_LEN;
+    let right = upper.protocol == ICMP
+        && kind == QUERY
+        && packet.source.is_unicast_link_local()
+        && packet.hop_limit == 1
+        && upper.router_alert
+        && !upper.fragmented
+        && (is_old || message.len() >= 28);
+    let code = u32::from(u16::from_be_bytes([code_high, code_low]));
+    let millis = match code {
+        _ if code < 0x8000 || is_old => code,
+        _ => (code & 0xfff | 0x1000) << ((code >> 12 & 7) + 3),
+    };
+    right.then_some((group, Duration::from_millis(millis.into()), is_old))
 }
 
 fn report(source: Ipv6Addr, records: &[(u8, Ipv6Addr)]) -> Vec<u8> {
@@ -105,9 +128,25 @@ fn report(source: Ipv6Addr, records: &[(u8, Ipv6Addr)]) -> Vec<u8> {
         message.extend([*kind, 0, 0, 0]);
         message.extend(group.octets());
     }
-    icmp::seal(source, ALL_MLD_ROUTERS, &mut message);
+    sealed(source, ALL_MLD_ROUTERS, message)
+}
+
+/// What version 1 says of a group.
+fn report_1(source: Ipv6Addr, kind: u8, group: Ipv6Addr) -> Vec<u8> {
+    let (to, kind) = match kind {
+        CHANGE_TO_INCLUDE => (ALL_ROUTERS, DONE_1),
+        _ => (group, REPORT_1),
+    };
+    let mut message = Vec::from([kind, 0, 0, 0, 0, 0, 0, 0]);
+    message.extend(group.octets());
+    sealed(source, to, message)
+}
+
+/// The packet of a message whose checksum is still zero.
+fn sealed(source: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
+    icmp::seal(source, to, &mut message);
     message.splice(0..0, router_alert(ICMP));
-    packet(source, ALL_MLD_ROUTERS, 0, 1, &message)
+    packet(source, to, 0, 1, &message)
 }
 
 #[cfg(test)]
@@ -221,10 +260,8 @@ mod tests {
         for (asked, code, len, delay) in [
             (NONE, 1000, 28, 500),
             (group(1), 1000, 28, 500),
-            (NONE, 1000, 24, 500),
             (NONE, 0x8000, 28, 16_384),
             (NONE, 0x9fff, 28, 0x1fff << 3),
-            (NONE, 0x9ffe, 24, 0x4fff),
         ] {
             let mut mld = listener();
             hear(&mut mld, &query(asked, code, len));
@@ -238,6 +275,49 @@ mod tests {
         hear(&mut mld, &query(NONE, 1000, 28));
         hear(&mut mld, &query(NONE, 30_000, 28));
         assert_eq!(mld.poll_at(), Some(at(10_500)));
+    }
+
+    /// RFC 3810, section 8.2.1: for 260 s all speak version 1 (RFC 2710), which has a packet for each group.
+    #[test]
+    fn who_asks_by_version_1_is_answered_by_it() {
+        let mut mld = listener();
+        let heard = |mld: &mut Mld, ms: i64| {
+            let packets = core::iter::from_fn(|| mld.due(US, 0x8000, at(ms)));
+            let mut heard: Vec<_> = packets
+                .map(|bytes| {
+                    let packet = Packet::parse(&bytes).unwrap();
+                    let (to, message) = (packet.destination, packet.upper().unwrap().payload);
+                    assert!(icmp::verify(US, to, message));
+                    let group = Ipv6Addr::from(array::<16>(message, 8).unwrap());
+                    assert_eq!((message.len(), packet.hop_limit), (24, 1));
+                    (message[0], to, group)
+                })
+                .collect();
+            heard.sort_unstable();
+            heard
+        };
+        let (one, two) = (group(1), group(2));
+        let joined = [(131, one, one), (131, two, two)];
+        for (code, delay) in [(1000, 500), (0x9ffe, 0x4fff)] {
+            hear(&mut mld, &query(NONE, code, 24));
+            assert_eq!(mld.poll_at(), Some(at(10_000 + delay)));
+            assert!(heard(&mut mld, 10_000 + delay - 1).is_empty());
+            assert_eq!(heard(&mut mld, 10_000 + delay), joined);
+            assert_eq!(mld.poll_at(), None);
+        }
+        mld.set([one].into_iter(), at(50_000));
+        for ms in [50_000, 51_000] {
+            assert_eq!(heard(&mut mld, ms), [(132, ALL_ROUTERS, two)]);
+        }
+        mld.set([one, two, group(3)].into_iter(), at(60_000));
+        assert!(mld.due(US, 0x8000, at(60_000)).is_some());
+        // The other packet is due in the next turn.
+        assert!(mld.poll_at().is_some_and(|due| due <= at(60_000)));
+        assert_eq!(heard(&mut mld, 60_000).len(), 1);
+        assert_eq!(heard(&mut mld, 269_999).len(), 2);
+        hear(&mut mld, &query(NONE, 1000, 28));
+        let all = [(2, one), (2, two), (2, group(3))].to_vec();
+        assert_eq!(due(&mut mld, 270_000), Some(all));
     }
 
     #[test]

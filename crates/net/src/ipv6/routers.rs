@@ -20,8 +20,8 @@ const PREFIXES: usize = 8;
 const SERVERS: usize = 4;
 const NAMES: usize = 8;
 const REDIRECTS: usize = 16;
-/// RFC 4861, section 10: MAX_RTR_SOLICITATIONS, RTR_SOLICITATION_INTERVAL.
-const SOLICITATIONS: u8 = 3;
+/// RTR_SOLICITATION_INTERVAL (RFC 4861, section 10). Routers are asked until one is heard (RFC 7559), as a switch port may forward nothing
+/// for most of a minute. Not ever less often: a boot is short.
 const INTERVAL: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +43,8 @@ pub(crate) struct Routers {
     /// Destination and the first hop to it.
     redirects: Vec<(Ipv6Addr, Ipv6Addr)>,
     mtu: Option<u16>,
-    /// Solicitations still to be sent, and when.
-    solicitations: u8,
-    next: Instant,
+    /// When the next solicitation is sent, as long as no router was heard.
+    next: Option<Instant>,
     /// Addresses by DHCPv6, as the last advertisement said.
     pub managed: bool,
     /// Other things by DHCPv6, as the last advertisement said.
@@ -64,8 +63,7 @@ impl Routers {
             search: TimedList::new(NAMES),
             redirects: Vec::new(),
             mtu: None,
-            solicitations: SOLICITATIONS,
-            next: now,
+            next: Some(now),
             managed: false,
             other: false,
             heard_at: None,
@@ -104,7 +102,7 @@ impl Routers {
             self.redirects.retain(|(_, hop)| *hop != source);
             return;
         }
-        self.solicitations = 0;
+        self.next = None;
         let router = Router {
             address: source,
             until: now + Duration::from_secs(said.router_lifetime.into()),
@@ -165,6 +163,12 @@ impl Routers {
             .map(|router| router.address)
     }
 
+    /// Whether there is a router, or a prefix on the link: more than link-local addresses can be reached.
+    pub(crate) fn has_route(&self, now: Instant) -> bool {
+        let routers = || self.routers.iter().any(|router| now < router.until);
+        self.on_link.iter(now).next().is_some() || routers()
+    }
+
     /// The link's MTU.
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu.unwrap_or(self.nic_mtu)
@@ -176,18 +180,17 @@ impl Routers {
         source: Option<(Ipv6Addr, bool)>,
         now: Instant,
     ) -> Option<Vec<u8>> {
-        if self.poll_at().is_none_or(|at| now < at) {
+        if self.next.is_none_or(|at| now < at) {
             return None;
         }
-        self.solicitations -= 1;
-        self.next = now + INTERVAL;
+        self.next = Some(now + INTERVAL);
         let mac = matches!(source, Some((_, false))).then_some(self.mac);
         let source = source.map_or(Ipv6Addr::UNSPECIFIED, |(address, _)| address);
         Some(router_solicitation(source, mac))
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        (self.solicitations > 0).then_some(self.next)
+        self.next
     }
 }
 
@@ -227,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn three_solicitations_until_a_router_is_heard() {
+    fn solicitations_until_a_router_is_heard() {
         let mut quiet = routers();
         let times: Vec<i64> = (0..60)
             .filter(|second| quiet.due(Some((router(9), false)), at(*second)).is_some())
             .collect();
-        assert_eq!(times, [0, 4, 8]);
-        assert_eq!(quiet.poll_at(), None);
+        assert!(times.iter().copied().eq((0..60).step_by(4)), "{times:?}");
+        assert_eq!(quiet.poll_at(), Some(at(60)));
         let mut heard = routers();
         assert!(heard.due(None, at(0)).is_some());
         // One who is no router does not end it (section 6.3.7).
@@ -340,6 +343,30 @@ mod tests {
         assert_eq!(hop(&routers, "2001:db8:2::9", 0), Some(router(1)));
         hear(&mut routers, "2001:db8:1::", 48, true, 0);
         assert_eq!(hop(&routers, "2001:db8:1:5::9", 0), Some(router(1)));
+    }
+
+    /// A router that is none for us leads nowhere (RFC 4861, section 6.3.4).
+    #[test]
+    fn what_leads_beyond_the_link() {
+        let mut routers = routers();
+        routers.heard(router(1), &lives(0), at(0));
+        assert!(routers.heard_at.is_some() && !routers.has_route(at(0)));
+        routers.heard(router(2), &lives(10), at(0));
+        assert!(routers.has_route(at(9)) && !routers.has_route(at(10)));
+        let information = PrefixInformation {
+            prefix: ip("2001:db8::"),
+            prefix_len: 64,
+            on_link: true,
+            autonomous: false,
+            valid_lifetime: 5,
+            preferred_lifetime: 0,
+        };
+        let said = RouterAdvertisement {
+            prefixes: vec![information],
+            ..lives(0)
+        };
+        routers.heard(router(1), &said, at(20));
+        assert!(routers.has_route(at(24)) && !routers.has_route(at(25)));
     }
 
     #[test]

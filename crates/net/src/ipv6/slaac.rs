@@ -16,9 +16,11 @@ use wireboot_tcp::{Duration, Instant};
 /// Addresses made from prefixes, and by DHCPv6.
 const FROM_PREFIXES: usize = 6;
 const FROM_DHCP: usize = 2;
-/// How long others have to object. RFC 4862 waits for RetransTimer, a second; a machine that boots has not the time, and until then
-/// neighbours would not learn our Ethernet address from us (RFC 4429, section 3.3).
-const OBJECTIONS: Duration = Duration::from_millis(20);
+/// How long an address is optimistic, behind its probe. RFC 4862 waits for the whole of [`OBJECTIONS`]; a machine that boots has not the
+/// time, and until then neighbours would not learn our Ethernet address from us (RFC 4429, section 3.3).
+const OPTIMISTIC: Duration = Duration::from_millis(20);
+/// How long others have to object: RetransTimer (RFC 4862, section 5.4).
+const OBJECTIONS: Duration = Duration::from_secs(1);
 /// RFC 4862, section 5.5.3 e.
 const TWO_HOURS: u32 = 2 * 60 * 60;
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
@@ -34,7 +36,7 @@ enum Origin {
 enum Detection {
     /// The solicitation is still to be sent.
     Due,
-    /// It was sent; unique unless somebody objects until then.
+    /// It was sent then; unique unless somebody objects.
     Sent(Instant),
     Unique,
     /// Somebody else's. Kept, so that the next advertisement does not make it again.
@@ -55,6 +57,17 @@ impl Address {
     #[inline]
     fn usable(&self, now: Instant) -> bool {
         self.detection != Detection::Duplicate && !is_over(self.valid_until, now)
+    }
+
+    /// When `time` since the probe is over; `None` where it is.
+    #[inline]
+    fn probed_for(&self, time: Duration, now: Instant) -> Option<Instant> {
+        let sent = match self.detection {
+            Detection::Due => now,
+            Detection::Sent(sent) => sent,
+            Detection::Unique | Detection::Duplicate => return None,
+        };
+        Some(sent + time).filter(|end| now < *end)
     }
 }
 
@@ -199,7 +212,7 @@ impl Slaac {
     pub(crate) fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) {
         let ours = said.target_link == Some(self.mac);
         // A unique address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
-        if !ours && self.optimistic_until(said.target, now).is_some() {
+        if !ours && self.is_tentative(said.target, now) {
             self.conflict(said.target);
         }
     }
@@ -216,14 +229,14 @@ impl Slaac {
     pub(crate) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.expire(now);
         for known in &mut self.addresses {
-            if matches!(known.detection, Detection::Sent(until) if now >= until) {
+            if matches!(known.detection, Detection::Sent(sent) if now >= sent + OBJECTIONS) {
                 known.detection = Detection::Unique;
             }
         }
         let mut known = self.addresses.iter_mut();
         let probe = known.find(|known| known.detection == Detection::Due);
         if let Some(known) = probe {
-            known.detection = Detection::Sent(now + OBJECTIONS);
+            known.detection = Detection::Sent(now);
             let target = known.address;
             let solicitation = NeighborSolicitation {
                 target,
@@ -244,7 +257,7 @@ impl Slaac {
         let times = addresses.flat_map(|known| {
             let detection = match known.detection {
                 Detection::Due => Some(now),
-                Detection::Sent(until) => Some(until),
+                Detection::Sent(sent) => Some(sent + OBJECTIONS),
                 _ => None,
             };
             [detection, known.valid_until]
@@ -286,12 +299,13 @@ impl Slaac {
     /// When `address` will no longer be optimistic, if it is: until then no neighbour is told to forget another's Ethernet address for
     /// it.
     pub(crate) fn optimistic_until(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
-        let known = self.find(address, now)?;
-        match known.detection {
-            Detection::Due => Some(now + OBJECTIONS),
-            Detection::Sent(until) if now < until => Some(until),
-            _ => None,
-        }
+        self.find(address, now)?.probed_for(OPTIMISTIC, now)
+    }
+
+    /// Whether `address` is one of ours that others may still object to.
+    pub(crate) fn is_tentative(&self, address: Ipv6Addr, now: Instant) -> bool {
+        let known = self.find(address, now);
+        known.is_some_and(|known| known.probed_for(OBJECTIONS, now).is_some())
     }
 
     pub(crate) fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {
@@ -308,7 +322,8 @@ impl Slaac {
                 Origin::Prefix => 64,
                 Origin::Dhcp => 128,
             },
-            deprecated: known.detection != Detection::Unique || is_over(known.preferred_until, now),
+            deprecated: known.probed_for(OPTIMISTIC, now).is_some()
+                || is_over(known.preferred_until, now),
         })
     }
 

@@ -18,8 +18,6 @@ use wireboot_tcp::{Connection, Duration, Instant, Limits, Reply, State};
 const PATH_LIFETIME: Duration = Duration::from_secs(1);
 /// How long a device may take to give memory back before it is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
-/// Resets in a turn that answer segments of no connection.
-const RESETS: usize = 4;
 
 /// A connection, and what is its engine's.
 pub(crate) struct Flow {
@@ -281,12 +279,10 @@ impl Flows {
         self.get(slot)
     }
 
-    /// Answers a segment of no connection (RFC 9293, section 3.10.7.1).
+    /// Answers a segment of no connection (RFC 9293, section 3.10.7.1). How often is for the caller to say.
     #[cold]
     pub(crate) fn refuse(&mut self, tcp: &Tcp<'_>) {
-        if self.resets.len() < RESETS
-            && let Some(reply) = wireboot_tcp::closed(&tcp.segment)
-        {
+        if let Some(reply) = wireboot_tcp::closed(&tcp.segment) {
             self.resets.push((tcp.ends, reply));
         }
     }

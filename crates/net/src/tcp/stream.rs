@@ -48,7 +48,7 @@ impl Stack {
             let local = SocketAddr::new(local, port);
             !state.flows.uses(port) && state.team.owns(remote, local)
         };
-        let port = self.rare_port(usable).ok_or(NetError::NoPort)?;
+        let port = self.tcp_port(usable).ok_or(NetError::NoPort)?;
         let local = SocketAddr::new(local, port);
         let now = self.now();
         let mss = mss(remote.ip(), self.path_mtu(remote.ip()));

@@ -1,10 +1,12 @@
 //! Echo requests (RFC 792, RFC 4443), at the wire of the running engine.
 
-use super::forged::{Bench, has, packet, transport_checksum};
-use super::{CLIENT_MAC, IpVersion, SERVER_MAC};
+use super::forged::{Bench, arp, frame6, has, packet, transport_checksum};
+use super::{CLIENT, CLIENT_MAC, CLIENT6, IpVersion, SERVER, SERVER_MAC, SERVER6};
 use crate::checksum;
+use crate::ipv6::ndisc::NeighborSolicitation;
+use crate::ipv6::{multicast_mac, solicited_node};
 use crate::packet::{PROTOCOL_ICMP, put};
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::MacAddress;
@@ -136,5 +138,54 @@ fn few_answers_wait_for_a_stranger() {
                 .all(|(to, bytes)| { *to == mac && *bytes == reply(version, ends) })
         );
         assert_eq!(replies.len(), ANSWERS);
+    }
+}
+
+/// The host's question for our Ethernet address.
+fn question(version: IpVersion) -> Vec<u8> {
+    if version == IpVersion::V4 {
+        return arp(1, SERVER_MAC, SERVER, CLIENT);
+    }
+    let asks = NeighborSolicitation {
+        target: CLIENT6,
+        source_link: Some(SERVER_MAC),
+        nonce: None,
+    };
+    let group = solicited_node(CLIENT6);
+    frame6(multicast_mac(group), &asks.packet(SERVER6, group))
+}
+
+/// Strangers whose Ethernet addresses nobody tells, one after the other: others are answered, and our own questions stay.
+#[test]
+fn strangers_that_are_not_there_take_nobodys_place() {
+    for version in IpVersion::BOTH {
+        let mut bench = Bench::silent(version);
+        let us = version.client();
+        let host = request(version, CLIENT_MAC, (version.server().ip(), us));
+        bench.send(&host);
+        bench.run_until_idle();
+        let socket = bench.stack.udp_on(5000);
+        let ours = version.stranger();
+        socket.send_to((ours, 69).into(), b"ours").unwrap();
+        bench.heard.clear();
+        for last in 0x80..0xc0_u8 {
+            let stranger = match version {
+                IpVersion::V4 => IpAddr::from([10, 0, 0, last]),
+                IpVersion::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
+            };
+            bench.send(&request(version, CLIENT_MAC, (stranger, us)));
+            bench.turn();
+        }
+        bench.send(&host);
+        bench.send(&question(version));
+        bench.send(&has(ours, [2, 0, 0, 0, 0, 0x77]));
+        bench.run_until_idle();
+        assert_eq!(replies(&bench).len(), 1);
+        let tells = |frame: &&Vec<u8>| match version {
+            IpVersion::V4 => frame.starts_with(&SERVER_MAC) && frame[12..14] == [8, 6],
+            IpVersion::V6 => frame.starts_with(&SERVER_MAC) && frame[54] == 136,
+        };
+        assert_eq!(bench.heard.iter().filter(tells).count(), 1);
+        assert!(bench.heard.iter().any(|frame| frame.ends_with(b"ours")));
     }
 }

@@ -2,9 +2,10 @@
 
 use super::forged::{Bench, arp, frame6, has, transport_checksum};
 use super::{CLIENT, CLIENT_MAC, CLIENT6, IpVersion, SERVER, SERVER_MAC, SERVER6};
-use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac, ndisc::NeighborAdvertisement};
+use crate::ipv6::ndisc::{NeighborAdvertisement, NeighborSolicitation};
+use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac, solicited_node};
 use crate::packet::put;
-use crate::{Engine, IpAddr, Ipv4Addr, Ipv6Addr, NetError};
+use crate::{Engine, IpAddr, Ipv4Addr, Ipv4Cidr, Ipv4Config, Ipv6Addr, NetError, SocketAddr};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use std::vec;
@@ -169,6 +170,32 @@ fn router_advertisements_from_afar() {
     assert!(bench.stack.source(far.into()).is_some());
     assert_eq!(bench.stack.addresses6().len(), 2);
     bench.finishes();
+}
+
+/// RFC 6085: a packet to a group may come in a frame to one station.
+#[test]
+fn what_a_group_is_told_may_come_in_a_frame_to_us_alone() {
+    let mut bench = Bench::silent(IpVersion::V6);
+    let said = icmp::packet(ROUTER, ALL_NODES, 255, advertisement());
+    bench.send(&frame6(CLIENT_MAC, &said));
+    bench.run_until_idle();
+    assert!(bench.stack.router().is_some() && bench.stack.has_ipv6_route());
+    bench.heard.clear();
+    let asks = NeighborSolicitation {
+        target: CLIENT6,
+        source_link: Some(SERVER_MAC),
+        nonce: None,
+    };
+    let packet = asks.packet(SERVER6, solicited_node(CLIENT6));
+    bench.send(&frame6(CLIENT_MAC, &packet));
+    bench.run_until_idle();
+    let answers = bench.heard.iter().filter(|frame| says_where_we_are(frame));
+    assert_eq!(answers.count(), 1);
+}
+
+/// Whether a frame is our neighbour advertisement to the host.
+fn says_where_we_are(frame: &[u8]) -> bool {
+    frame.starts_with(&SERVER_MAC) && frame.get(54) == Some(&136)
 }
 
 #[test]
@@ -445,6 +472,46 @@ fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() 
         bench.run_until_idle();
         assert_eq!((sent(&bench, b"first"), sent(&bench, b"second")), (0, 1));
     }
+}
+
+/// A router need not be in the network of our address, as in clouds that give 10.0.0.1/32.
+#[test]
+fn a_router_outside_of_our_network_is_asked_for() {
+    let mut bench = Bench::silent(IpVersion::V4);
+    let router = Ipv4Addr::new(172, 31, 1, 1);
+    let far = Ipv4Cidr::new(Ipv4Addr::new(192, 0, 2, 0), 24);
+    bench.stack.configure(&Ipv4Config {
+        address: Ipv4Cidr::new(CLIENT, 32),
+        router: None,
+        routes: vec![(far, router)],
+        mtu: None,
+    });
+    let socket = bench.stack.udp_on(5000);
+    let to = ([192, 0, 2, 9], 69).into();
+    socket.send_to(to, b"far").unwrap();
+    bench.run_until_idle();
+    let asks = |frame: &&Vec<u8>| frame[12..14] == [8, 6] && frame[38..42] == router.octets();
+    assert_eq!(bench.heard.iter().filter(asks).count(), 1);
+    bench.send(&has(router.into(), SERVER_MAC));
+    bench.run_until_idle();
+    assert!(bench.heard.iter().any(|frame| frame.ends_with(b"far")));
+}
+
+/// So many are asked for at once (`INCOMPLETE`): what waits for the first of more is dropped, and its socket has that room again.
+#[test]
+fn what_waits_for_a_neighbour_that_gives_way_is_dropped() {
+    let mut bench = Bench::silent(IpVersion::V4);
+    bench.answers = false;
+    let socket = bench.stack.udp_on(5000);
+    let to = |last: u8| SocketAddr::from(([10, 0, 0, last], 69));
+    while socket.send_to(to(100), b"first").is_ok() {}
+    bench.turn();
+    for last in 101..109 {
+        assert_eq!(socket.send_to(to(last), b"other"), Err(NetError::Full));
+        assert!(!bench.stack.resolves([10, 0, 0, last].into()));
+    }
+    bench.turn();
+    assert_eq!(socket.send_to(to(101), b"other"), Ok(()));
 }
 
 /// As many datagrams as may wait do not keep the question for their next hop from being asked.

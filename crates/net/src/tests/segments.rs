@@ -192,6 +192,25 @@ fn a_reader_that_gave_up_reads_the_rest_elsewhere() {
     }
 }
 
+/// A body without a length would count as whole.
+#[test]
+fn a_download_whose_address_is_lost_is_not_at_its_end() {
+    let mut bench = Bench::silent(IpVersion::V4);
+    let (stack, done) = (bench.stack.clone(), bench.done.clone());
+    bench.engine.spawn(async move {
+        let server = IpVersion::V4.server();
+        let stream = stack.connect(server, Duration::from_secs(1)).await;
+        let read = stream.unwrap().read(<[u8]>::len).await;
+        *done.borrow_mut() = Some(read);
+    });
+    bench.handshake(&OPTIONS);
+    bench.stack.unconfigure();
+    // Where the path leads is asked once a second.
+    bench.clock.advance(1_000_000);
+    bench.run_until_idle();
+    assert_eq!(*bench.done.borrow(), Some(Err(NetError::Reset)));
+}
+
 #[test]
 fn a_reader_of_nothing_is_told_why() {
     let ends = [
@@ -371,7 +390,7 @@ fn an_upload_lasts_while_it_is_acknowledged() {
     }
 }
 
-/// Segments to ports that nobody has are refused, so many in a turn and no more; resets never.
+/// Segments to ports that nobody has are refused, ten in a tenth of a second and no more; resets never, and none of who is no single host.
 #[test]
 fn strangers_are_refused() {
     each(|mut bench| {
@@ -387,17 +406,29 @@ fn strangers_are_refused() {
         let (_, _, numbers, _) = tcp(&heard[0]).unwrap();
         assert_eq!((heard.len(), numbers.0, numbers.1), (1, 0, 8));
         assert_eq!(numbers.2, Flags::RST | Flags::ACK);
-        for port in 1..=30 {
-            bench.send(&changed(&syn, |f| f.destination.set_port(port)));
+        let many: &[&str] = match bench.version {
+            IpVersion::V4 => &["255.255.255.255", "224.0.0.1", "10.0.0.255", "0.0.0.0"],
+            IpVersion::V6 => &["ff02::1", "ff0e::1", "::"],
+        };
+        let resets = |bench: &Bench| {
+            let segments = bench.heard.iter().filter_map(|frame| tcp(frame));
+            let resets = segments.filter(|segment| segment.2.2.contains(Flags::RST));
+            resets.count()
+        };
+        for source in many {
+            let forged = changed(&syn, |f| f.source.set_ip(source.parse().unwrap()));
+            bench.ignores(source, [forged]);
         }
-        // All are there at the next turn.
-        bench.clock.advance(200);
-        bench.run_until_idle();
-        assert!(
-            (1..=4).contains(&bench.heard.len()),
-            "{}",
-            bench.heard.len()
-        );
+        assert_eq!(resets(&bench), 0);
+        for tenth in 1..=2 {
+            bench.clock.advance(100_000);
+            for port in 1..=30 {
+                bench.send(&changed(&syn, |f| f.destination.set_port(port)));
+                bench.turn();
+            }
+            bench.run_until_idle();
+            assert_eq!(resets(&bench), tenth * 10);
+        }
         bench.finishes();
     });
 }

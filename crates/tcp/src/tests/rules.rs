@@ -192,6 +192,30 @@ fn an_abort_tells_a_peer_that_knows_of_the_connection() {
     assert!(connection.is_over(), "there is nobody to tell");
 }
 
+/// RFC 9293, section 3.10.5: who waits for more hears that it is cut off. What has ended it before stays.
+#[test]
+fn an_abort_is_no_end_of_what_the_peer_sends() {
+    let now = Instant::ZERO;
+    let mut connection = established(now);
+    connection.abort();
+    connection.abort();
+    assert_eq!(connection.error(), Some(Error::Reset));
+
+    let mut connection = established(now);
+    let fin = bare(8, 1001, Flags::FIN | Flags::ACK);
+    connection.receive(now, &fin, LIMITS.room);
+    connection.abort();
+    assert_eq!(connection.state(), State::Closed);
+    assert_eq!(connection.error(), None);
+
+    let mut connection = Connection::connect(MSS, 1000, now);
+    connection.transmit(now, &LIMITS).unwrap();
+    let refusal = bare(0, 1001, Flags::RST | Flags::ACK);
+    connection.receive(now, &refusal, LIMITS.room);
+    connection.abort();
+    assert_eq!(connection.error(), Some(Error::Refused));
+}
+
 #[test]
 fn what_the_peer_has_told_can_be_asked() {
     let mut now = Instant::ZERO;

@@ -85,6 +85,8 @@ struct Network {
     kinds: Vec<MessageType>,
     /// Addresses that a neighbour has.
     neighbors: Vec<Ipv6Addr>,
+    /// When one says that it has [`ADDRESS`], though it has not answered the question for it.
+    objects_at: Option<i64>,
     /// Addresses that the server has been told of. It gives another one then, unless it insists.
     declined: Vec<Ipv6Addr>,
     insists: bool,
@@ -99,6 +101,7 @@ impl Network {
             discovers: vec![],
             kinds: vec![],
             neighbors: vec![],
+            objects_at: None,
             declined: vec![],
             insists: false,
         }
@@ -204,6 +207,9 @@ fn poll(far: &mut SimNic, network: &mut Network, out: &mut VecDeque<Vec<u8>>, no
         .unwrap();
     for frame in frames {
         out.extend(network.hear(&frame, now));
+    }
+    if network.objects_at.take_if(|at| now >= *at).is_some() {
+        out.push_back(claim(ADDRESS));
     }
     let (_, tx) = far.split();
     while let Some(frame) = out.pop_front() {
@@ -355,6 +361,19 @@ fn for_an_address_that_a_neighbour_has_comes_another_one() {
     assert_eq!(network.kinds, kinds);
     assert!(in_use(&engine).contains(&SECOND_ADDRESS));
     assert!(!in_use(&engine).contains(&ADDRESS));
+}
+
+/// For a second an objection counts (RFC 4862, section 5.4), though the address is in use by then.
+#[test]
+fn a_late_objection_is_told_the_server() {
+    let replies = vec![(MessageType::Solicit, rapid())];
+    for (at, counts) in [(500_000, true), (1_100_000, false)] {
+        let mut network = Network::new(None, replies.clone());
+        network.objects_at = Some(at);
+        let (_, engine) = known(&mut network, plain_request(), 3_000_000);
+        assert_eq!(network.declined.contains(&ADDRESS), counts);
+        assert_eq!(in_use(&engine).contains(&ADDRESS), !counts);
+    }
 }
 
 /// The server insists on the address: no lease is told of a second time, and in the end the user hears why.

@@ -9,7 +9,7 @@ use super::*;
 use crate::destination::DestinationError;
 use crate::testing;
 use core::cell::Cell;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use std::format;
@@ -550,6 +550,37 @@ fn over_ipv6_the_file_is_the_same() {
     assert_eq!(log.data, script.file.len() as u64 / 1448 + 1);
     assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
     assert!(outcome.micros < 40_000, "{} us", outcome.micros);
+}
+
+/// A server knows a transfer by the addresses of both ends.
+#[test]
+fn an_address_that_comes_during_a_transfer_is_not_its_own() {
+    let script = TftpServerScript {
+        v6: true,
+        windows: false,
+        delay: Duration::from_millis(1),
+        file: vec![7; 300_000],
+        ..TftpServerScript::default()
+    };
+    let room = |client: &mut Engine<SimNic>| {
+        let stack = client.stack();
+        client.spawn(async move {
+            stack.sleep(Duration::from_millis(100)).await;
+            // For what is sent to fe80::ff:fe00:b, it comes first by rule 8 of RFC 6724, section 5.
+            let nearer = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 0x800b);
+            assert!(stack.add_ipv6(nearer));
+        });
+        Room {
+            stack: client.stack(),
+            limit: 1 << 30,
+            asked: Vec::new(),
+            committed: Arc::default(),
+        }
+    };
+    let (result, _, log, micros) = fetch_into(&script, LinkConfig::default(), 1, 0, |_| {}, room);
+    assert_eq!(result.unwrap().retransmissions, 0);
+    assert_eq!(log.borrow().requests, 1);
+    assert!(micros > 200_000, "{micros} us");
 }
 
 #[test]

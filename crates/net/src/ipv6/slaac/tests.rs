@@ -97,7 +97,8 @@ fn the_first_second() {
     assert_eq!(deprecated(&slaac, us, 0), Some(true));
     let until = Instant::from_millis(20);
     assert_eq!(slaac.optimistic_until(us, at(0)), Some(until));
-    assert_eq!(slaac.poll_at(at(0)), Some(until));
+    assert_eq!(slaac.optimistic_until(us, until), None);
+    assert_eq!(slaac.poll_at(at(0)), Some(at(1)));
     assert!(sent(&mut slaac, 1).is_empty());
     assert_eq!(deprecated(&slaac, us, 1), Some(false));
     assert_eq!(slaac.optimistic_until(us, at(1)), None);
@@ -306,6 +307,17 @@ fn somebody_has_it() {
             // Unique: an advertisement does not take it away.
             slaac.heard_na(&has(us), at(1));
             assert_eq!(addresses(&slaac, 1), [us]);
+        }
+    }
+    // For the second after the probe (RFC 4862, section 5.4), though the address is in use by then; looked at in between or not.
+    for millis in [19, 100, 999, 1000, 1100] {
+        for looked_at in [0, 50, millis] {
+            let mut slaac = start();
+            sent(&mut slaac, 0);
+            slaac.due(Instant::from_millis(looked_at.min(millis)));
+            slaac.heard_na(&has(us), Instant::from_millis(millis));
+            assert_eq!(slaac.is_duplicate(us), millis < 1000, "{millis} ms");
+            assert_eq!(slaac.is_ours(us, at(2)), millis >= 1000);
         }
     }
     // Another one asks for the same address at the same time.
