@@ -107,12 +107,14 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn ticks(&self) -> u64 {
-        self.read().wrapping_sub(self.start)
+        self.since_start(self.read())
     }
 
-    /// Of what [`ticks`] told, the ticks since the start.
+    /// Of what [`ticks`] told, the ticks since the start; 0 where an AP (application processor) told it whose counter is behind.
+    #[inline]
     pub(crate) fn since_start(&self, counted: u64) -> u64 {
-        counted.wrapping_sub(self.start)
+        let passed = counted.wrapping_sub(self.start).cast_signed();
+        passed.max(0).cast_unsigned()
     }
 
     /// Microseconds from when the counter was zero to the start: since the machine's reset, where that sets it to zero.
@@ -149,7 +151,7 @@ impl Clock {
     #[inline]
     #[must_use]
     pub fn micros(&self) -> u64 {
-        convert(self.read().wrapping_sub(self.start), self.scale)
+        convert(self.ticks(), self.scale)
     }
 }
 
@@ -321,6 +323,19 @@ mod tests {
         assert_eq!(per_second(0, CALIBRATION), 1);
         assert_eq!(per_second(u64::MAX, CALIBRATION), u64::MAX);
         assert_eq!(per_second(2_400_000, CALIBRATION), 2_400_000_000);
+    }
+
+    #[test]
+    fn a_counter_behind_the_start_tells_zero() {
+        let behind = Clock {
+            start: 5,
+            ..Clock::stepping(2)
+        };
+        let told = [(); 5].map(|()| behind.micros());
+        assert_eq!(told, [0, 0, 0, 1, 3]);
+        assert_eq!((behind.since_start(4), behind.since_start(7)), (0, 2));
+        // A counter that passes its end goes on.
+        assert_eq!(Clock::at(u64::MAX, 1).since_start(2), 3);
     }
 
     #[test]

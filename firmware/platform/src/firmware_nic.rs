@@ -26,12 +26,18 @@ const RECEIVE_FRAMES: usize = 8;
 /// How many more most of them hold, or what is before them. It is tried.
 const RECEIVE_FRAMES_PROBE: usize = 56;
 
-/// Why a call did not move a frame.
+/// So many errors of the driver's in a row, with no success between them, mean that no more will come.
+const FAILURES: u32 = 1 << 16;
+/// The fault behind them.
+pub(crate) const ERRORS_ONLY: Fault =
+    Fault::Misbehaved("the firmware's driver reports errors only");
+
+/// Why a call did not do what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Nothing has come, or there is no room now.
     Later,
-    /// This frame is lost, as on any network.
+    /// This frame is lost, as on any network; of a question, the answer is.
     Lost,
     /// No other will come through either.
     Fault(Fault),
@@ -46,7 +52,7 @@ pub trait Driver {
     fn transmit(&self, frame: NonNull<[u8]>) -> Result<(), Refusal>;
 
     /// Asks, at most `calls` times, for the buffers of frames that have left, and looks at the link on the way.
-    fn recycle(&self, calls: usize, back: impl FnMut(NonNull<u8>)) -> Result<(), Fault>;
+    fn recycle(&self, calls: usize, back: impl FnMut(NonNull<u8>)) -> Result<(), Refusal>;
 
     /// Whether the link was up at the last look, or nobody can tell.
     fn link_up(&self) -> bool;

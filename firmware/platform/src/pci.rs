@@ -51,34 +51,7 @@ impl PciFunction for Function {
     }
 
     fn map_bar(&self, index: u8) -> Result<Bar, PlatformError> {
-        let mut resources: *mut c_void = ptr::null_mut();
-        // SAFETY: the protocol is live; on success it allocates a descriptor list and points to it.
-        let status = unsafe {
-            (self.io.as_ref().get_bar_attributes)(
-                self.io.as_ptr(),
-                index,
-                ptr::null_mut(),
-                &raw mut resources,
-            )
-        };
-        let resources = NonNull::new(resources.cast::<u8>());
-        let (Status::SUCCESS, Some(resources)) = (status, resources) else {
-            return Err(PlatformError::NoBar(index));
-        };
-        // SAFETY: the list holds at least one descriptor, which is 46 bytes long, or only the 2-byte end
-        // tag, which the first byte tells apart.
-        let range = unsafe {
-            if resources.read() == ADDRESS_SPACE_DESCRIPTOR {
-                memory_range(&resources.cast::<[u8; 46]>().read())
-            } else {
-                None
-            }
-        };
-        // SAFETY: the protocol allocated the list from pool for us to free.
-        let _ = unsafe { boot::free_pool(resources) };
-        let (address, len) = range.ok_or(PlatformError::NoBar(index))?;
-        let base = NonNull::new(address as *mut u8).ok_or(PlatformError::NoBar(index))?;
-        Ok(Bar { base, len })
+        bar(self.io, index).ok_or(PlatformError::NoBar(index))
     }
 
     fn allocate(&self, len: usize) -> Result<Dma, PlatformError> {
@@ -158,6 +131,72 @@ pub(crate) fn maps_elsewhere(
         let _ = (io.as_ref().unmap)(io.as_ptr(), mapping);
     }
     Some(address != memory.as_ptr() as u64)
+}
+
+/// PCI functions have so many BARs.
+const BARS: u8 = 6;
+/// Where the first is in configuration space.
+const FIRST_BAR: u8 = 0x10;
+/// The bits of a memory BAR that are not of its address; those that tell its kind, and what they say of one whose next register has the
+/// upper half of the address (PCI Local Bus Specification 3.0, section 6.2.5.1).
+const BAR_FLAGS: u32 = 0xf;
+const BAR_KIND: u32 = 0b111;
+const BAR_64: u32 = 0b100;
+
+/// The memory BAR with a number of configuration space.
+pub(crate) fn bar(io: NonNull<PciIoProtocol>, number: u8) -> Option<Bar> {
+    let config = |offset| config_read(io, offset);
+    let (address, len) = find_range(number, config, |index| range(io, index))?;
+    let base = NonNull::new(address as *mut u8)?;
+    Some(Bar { base, len })
+}
+
+/// Start and length of the memory BAR with a number of configuration space. Firmware has an index of its own: EDK II counts a BAR of 64
+/// bits as one, which takes two numbers. The address tells which it is.
+fn find_range(
+    number: u8,
+    config: impl Fn(u8) -> u32,
+    range: impl Fn(u8) -> Option<(usize, usize)>,
+) -> Option<(usize, usize)> {
+    if number >= BARS {
+        return None;
+    }
+    let at = FIRST_BAR + 4 * number;
+    let low = config(at);
+    let high = if low & BAR_KIND == BAR_64 {
+        config(at + 4)
+    } else {
+        0
+    };
+    let address = u64::from(high) << 32 | u64::from(low & !BAR_FLAGS);
+    (0..BARS)
+        .filter_map(range)
+        .find(|(start, _)| *start as u64 == address)
+}
+
+/// The same of the BAR with an index of the firmware's.
+fn range(io: NonNull<PciIoProtocol>, index: u8) -> Option<(usize, usize)> {
+    let mut resources: *mut c_void = ptr::null_mut();
+    // SAFETY: the protocol is live; on success it allocates a descriptor list and points to it.
+    let status = unsafe {
+        (io.as_ref().get_bar_attributes)(io.as_ptr(), index, ptr::null_mut(), &raw mut resources)
+    };
+    let resources = NonNull::new(resources.cast::<u8>());
+    let (Status::SUCCESS, Some(resources)) = (status, resources) else {
+        return None;
+    };
+    // SAFETY: the list holds at least one descriptor, which is 46 bytes long, or only the 2-byte end
+    // tag, which the first byte tells apart.
+    let range = unsafe {
+        if resources.read() == ADDRESS_SPACE_DESCRIPTOR {
+            memory_range(&resources.cast::<[u8; 46]>().read())
+        } else {
+            None
+        }
+    };
+    // SAFETY: the protocol allocated the list from pool for us to free.
+    let _ = unsafe { boot::free_pool(resources) };
+    range
 }
 
 /// First byte of an ACPI QWORD address space descriptor (ACPI 6.4, section 6.4.3.5.1).
@@ -386,6 +425,31 @@ mod tests {
             dropped::collect();
             assert_eq!(freed() - before, 0x102);
         }
+    }
+
+    type Range = Option<(usize, usize)>;
+
+    /// What is found where the six registers of configuration space and the firmware's ranges are these.
+    fn found(registers: [u32; 6], ranges: &[Range]) -> [Range; 7] {
+        let config = |at: u8| registers[usize::from(at - 0x10) / 4];
+        let range = |index: u8| ranges.get(usize::from(index)).copied().flatten();
+        core::array::from_fn(|number| find_range(number as u8, config, range))
+    }
+
+    #[test]
+    fn bars_are_found_by_their_address_whatever_firmware_counts() {
+        let first = Some((0x38_0000_0000, 0x4000));
+        let second = Some((0x38_0010_0000, 0x1000));
+        let small = Some((0x8010_0000, 0x2000));
+        // Two of 64 bits and one of 32.
+        let registers = [0x0000_000c, 0x38, 0x0010_0004, 0x38, 0x8010_0000, 0];
+        let numbers = [first, None, second, None, small, None, None];
+        assert_eq!(found(registers, &[first, second, small]), numbers);
+        assert_eq!(found(registers, &numbers), numbers);
+        // As of QEMU's virtio card: ports, one of 32 bits, none, none, one of 64.
+        let registers = [0xc001, 0x8010_0000, 0, 0, 0x0000_000c, 0x38];
+        let numbers = [None, small, None, None, first, None, None];
+        assert_eq!(found(registers, &numbers), numbers);
     }
 
     #[test]

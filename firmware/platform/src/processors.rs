@@ -24,6 +24,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::arch::asm;
+use core::arch::x86_64::__cpuid;
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -31,6 +32,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use uefi::boot::{self, EventType, OpenProtocolAttributes, OpenProtocolParams, Tpl};
 use uefi::proto::pi::mp::MpServices;
 use wireboot_threads::Entry;
+use x86_64::registers::model_specific::Msr;
 
 /// How long a processor may take to halt by a non-maskable interrupt, in microseconds: hypervisors run something else meanwhile.
 const HALT: u64 = 2_000_000;
@@ -43,6 +45,10 @@ static RUNNING: [AtomicU64; MAX_PROCESSORS / 64] =
     [const { AtomicU64::new(0) }; MAX_PROCESSORS / 64];
 /// The firmware's services, once they were found.
 static SERVICES: AtomicPtr<MpServices> = AtomicPtr::new(ptr::null_mut());
+/// The leaf of CPUID that tells of encrypted memory (AMD64 APM volume 3, appendix E.4.17).
+const ENCRYPTION: u32 = 0x8000_001f;
+/// What of that is on in a guest (AMD64 APM volume 2, section 15.34.10).
+const SEV_STATUS: u32 = 0xc001_0131;
 
 /// Why no AP can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +59,8 @@ pub enum NoAps {
     SingleProcessor,
     /// All APs are disabled or broken.
     Disabled,
+    /// It is a guest with encrypted registers (SEV-ES): CPUID raises an exception there, for which there is no handler of ours.
+    Encrypted,
 }
 
 impl fmt::Display for NoAps {
@@ -61,6 +69,7 @@ impl fmt::Display for NoAps {
             Self::NoServices => "the firmware does not offer APs",
             Self::SingleProcessor => "the machine has one processor",
             Self::Disabled => "all APs are disabled",
+            Self::Encrypted => "the machine's registers are encrypted (SEV-ES)",
         })
     }
 }
@@ -99,6 +108,12 @@ struct Launch {
 /// # Errors
 /// [`NoAps`] when there is none.
 pub fn aps() -> Result<Vec<Processor>, NoAps> {
+    let is_told = __cpuid(0x8000_0000).eax >= ENCRYPTION;
+    // SAFETY: processors with SEV have the register; reading has no effect.
+    let status = || unsafe { Msr::new(SEV_STATUS).read() };
+    if is_told && has_encrypted_registers(__cpuid(ENCRYPTION).eax, status) {
+        return Err(NoAps::Encrypted);
+    }
     let services = services().ok_or(NoAps::NoServices)?;
     SERVICES.store(services.as_ptr(), Ordering::Relaxed);
     // SAFETY: the firmware's protocol stays installed until boot services end.
@@ -125,6 +140,13 @@ pub fn aps() -> Result<Vec<Processor>, NoAps> {
         return Err(NoAps::Disabled);
     }
     Ok(found)
+}
+
+/// True in a guest with SEV-ES, by EAX of [`ENCRYPTION`] and by [`SEV_STATUS`], which not all processors have.
+fn has_encrypted_registers(encryption: u32, status: impl FnOnce() -> u64) -> bool {
+    const SEV: u32 = 1 << 1;
+    const SEV_ES: u64 = 1 << 1;
+    encryption & SEV != 0 && status() & SEV_ES != 0
 }
 
 fn services() -> Option<NonNull<MpServices>> {
@@ -389,6 +411,19 @@ mod tests {
         unsafe { call_on_stack(top, entry, (&raw mut told).cast()) };
         assert_eq!(told[1], 42);
         assert!((start..top).contains(&told[0]));
+    }
+
+    #[test]
+    fn aps_are_not_used_where_registers_are_encrypted() {
+        // Of the leaf: SME, SEV and SEV-ES are bits 0, 1 and 3. Of the register: SEV, SEV-ES and SNP are bits 0 to 2.
+        for (status, encrypted) in [(0, false), (1, false), (3, true), (7, true)] {
+            assert_eq!(has_encrypted_registers(0b1011, || status), encrypted);
+            assert_eq!(has_encrypted_registers(0b0010, || status), encrypted);
+        }
+        for encryption in [0, 0b0001, 0b1001] {
+            let status = || -> u64 { unreachable!("there may be no such register") };
+            assert!(!has_encrypted_registers(encryption, status));
+        }
     }
 
     /// EFI_MP_SERVICES_PROTOCOL. Its sixth function is called, EnableDisableAP.

@@ -8,11 +8,16 @@ mod tests;
 
 use crate::claim::lent::Lent;
 use crate::claim::snp::{Candidate, Claim};
-use crate::firmware_nic::{Driver, DriverInfo, FirmwareNic, Refusal};
+use crate::clock::ticks;
+use crate::firmware_nic::{Driver, DriverInfo, ERRORS_ONLY, FirmwareNic, Refusal};
+use core::cell::Cell;
 use core::ptr::NonNull;
 use uefi::Status;
 use uefi::proto::network::snp::{NetworkState, ReceiveFlags, SimpleNetwork};
 use wireboot_nic::Fault;
+
+/// How long a link is waited for before the interface is started anew, at first, in ticks of the processor's counter: 2 to 5 s.
+const PAUSE: u64 = 10_000_000_000;
 
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
 pub type Snp = FirmwareNic<SnpDriver, Option<Claim>>;
@@ -20,6 +25,10 @@ pub type Snp = FirmwareNic<SnpDriver, Option<Claim>>;
 /// Calls `EFI_SIMPLE_NETWORK_PROTOCOL` of one interface.
 pub struct SnpDriver {
     protocol: NonNull<SimpleNetwork>,
+    /// When the interface was last started, in ticks of the processor's counter.
+    started: Cell<u64>,
+    /// After how many it is started anew while it has no link; `u64::MAX` once it had one, or has moved a frame.
+    pause: Cell<u64>,
 }
 
 impl SnpDriver {
@@ -29,42 +38,50 @@ impl SnpDriver {
         // value). There is no other reference to it: `call` does not come here again, and the value does not leave it.
         call(unsafe { &mut *self.protocol.as_ptr() })
     }
+
+    /// A call that moves a frame.
+    fn move_frame<R>(
+        &self,
+        call: impl FnOnce(&mut SimpleNetwork) -> uefi::Result<R>,
+    ) -> Result<R, Refusal> {
+        let moved = self.call(call).map_err(refusal)?;
+        self.pause.set(u64::MAX);
+        Ok(moved)
+    }
 }
 
-/// The fault behind an answer that no frame of ours explains.
-fn fault(status: Status) -> Fault {
-    match status {
-        Status::NOT_STARTED => Fault::Misbehaved("somebody else has stopped it"),
-        _ => Fault::Misbehaved("the firmware's driver reports errors only"),
+/// What an answer means for the frame or the buffers that it was about.
+fn refusal(error: uefi::Error) -> Refusal {
+    match error.status() {
+        // iPXE's drivers say the second of a full queue.
+        Status::NOT_READY | Status::OUT_OF_RESOURCES => Refusal::Later,
+        // EDK II says the first of all that its UNDI refuses.
+        Status::DEVICE_ERROR | Status::BUFFER_TOO_SMALL => Refusal::Lost,
+        Status::NOT_STARTED => Refusal::Fault(Fault::Misbehaved("somebody else has stopped it")),
+        _ => Refusal::Fault(ERRORS_ONLY),
     }
+}
+
+fn has_link(snp: &SimpleNetwork) -> bool {
+    let mode = snp.mode();
+    !bool::from(mode.media_present_supported) || bool::from(mode.media_present)
 }
 
 impl Driver for SnpDriver {
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Refusal> {
-        self.call(|snp| snp.receive(buffer, None, None, None, None))
-            .map_err(|error| match error.status() {
-                Status::NOT_READY => Refusal::Later,
-                Status::DEVICE_ERROR | Status::BUFFER_TOO_SMALL => Refusal::Lost,
-                status => Refusal::Fault(fault(status)),
-            })
+        self.move_frame(|snp| snp.receive(buffer, None, None, None, None))
     }
 
     fn transmit(&self, mut frame: NonNull<[u8]>) -> Result<(), Refusal> {
         // SAFETY: the caller's, and initialised; nobody has it until the call below.
         let frame = unsafe { frame.as_mut() };
-        self.call(|snp| snp.transmit(0, frame, None, None, None))
-            .map_err(|error| match error.status() {
-                // iPXE's drivers say the second.
-                Status::NOT_READY | Status::OUT_OF_RESOURCES => Refusal::Later,
-                Status::DEVICE_ERROR | Status::BUFFER_TOO_SMALL => Refusal::Lost,
-                status => Refusal::Fault(fault(status)),
-            })
+        self.move_frame(|snp| snp.transmit(0, frame, None, None, None))
     }
 
-    fn recycle(&self, calls: usize, mut back: impl FnMut(NonNull<u8>)) -> Result<(), Fault> {
+    fn recycle(&self, calls: usize, mut back: impl FnMut(NonNull<u8>)) -> Result<(), Refusal> {
         for _ in 0..calls {
             let buffer = self.call(|snp| snp.get_recycled_transmit_buffer_status());
-            let Some(buffer) = buffer.map_err(|error| fault(error.status()))? else {
+            let Some(buffer) = buffer.map_err(refusal)? else {
                 break;
             };
             back(buffer);
@@ -72,11 +89,19 @@ impl Driver for SnpDriver {
         Ok(())
     }
 
+    /// Starts the interface anew now and then before it first has a link: some drivers look for a cable at no other time (those of EDK II
+    /// whose UNDI does not tell of it in its status). The pauses grow, as a start may break off what both ends of a cable agree on.
     fn link_up(&self) -> bool {
-        self.call(|snp| {
-            let mode = snp.mode();
-            !bool::from(mode.media_present_supported) || bool::from(mode.media_present)
-        })
+        let pause = self.pause.get();
+        let is_due = ticks().saturating_sub(self.started.get()) >= pause;
+        let up = self.call(|snp| has_link(snp) || is_due && restart(snp));
+        if up {
+            self.pause.set(u64::MAX);
+        } else if is_due {
+            self.started.set(ticks());
+            self.pause.set(pause.saturating_mul(2));
+        }
+        up
     }
 
     fn stop(&self) -> bool {
@@ -90,28 +115,17 @@ impl Driver for SnpDriver {
 }
 
 impl Snp {
-    /// Takes the interface and starts it.
+    /// Takes the interface and starts it. Frames to all groups of stations come, too; where the driver has no filter for these, all
+    /// frames.
     ///
     /// # Errors
     /// What the firmware answers when it does not let go of the interface or cannot start it; `UNSUPPORTED` for a link that
     /// carries no full IPv4 packets.
     pub fn open(interface: &Candidate) -> uefi::Result<Self> {
-        Self::take(interface, |_| STATION)
-    }
-
-    /// The same, and frames to all groups of stations come, too; where the driver has no filter for these, those to all stations.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn listen(interface: &Candidate) -> uefi::Result<Self> {
-        Self::take(interface, everything)
-    }
-
-    fn take(interface: &Candidate, wanted: Filters) -> uefi::Result<Self> {
         let claim = Claim::take(interface)?;
         let protocol = claim.protocol();
         // SAFETY: open as long as the claim is.
-        unsafe { Self::start(protocol, Some(claim), wanted) }
+        unsafe { Self::start(protocol, Some(claim), PAUSE) }
     }
 
     /// Gives way on its handle: see [`Lent`]. `None` for one that was taken from nobody.
@@ -124,10 +138,14 @@ impl Snp {
     unsafe fn start(
         protocol: NonNull<SimpleNetwork>,
         claim: Option<Claim>,
-        wanted: Filters,
+        pause: u64,
     ) -> uefi::Result<Self> {
-        let driver = SnpDriver { protocol };
-        match driver.call(|snp| start(snp, wanted)) {
+        let driver = SnpDriver {
+            protocol,
+            started: Cell::new(ticks()),
+            pause: Cell::new(pause),
+        };
+        match driver.call(start) {
             Ok(info) => Self::new(driver, info, claim).ok_or(Status::UNSUPPORTED.into()),
             Err(error) => {
                 driver.stop();
@@ -137,20 +155,40 @@ impl Snp {
     }
 }
 
-/// Which filters to switch on, of those that the driver knows.
-type Filters = fn(ReceiveFlags) -> ReceiveFlags;
-
 /// What is for this station.
 const STATION: ReceiveFlags = ReceiveFlags::UNICAST.union(ReceiveFlags::BROADCAST);
 
-fn everything(known: ReceiveFlags) -> ReceiveFlags {
-    let groups = ReceiveFlags::PROMISCUOUS_MULTICAST;
-    let all = ReceiveFlags::PROMISCUOUS;
-    STATION | if known.contains(groups) { groups } else { all }
+/// What is for groups of stations, as IPv6 needs it: the first that the driver takes, at last nothing.
+const GROUPS: [ReceiveFlags; 3] = [
+    ReceiveFlags::PROMISCUOUS_MULTICAST,
+    ReceiveFlags::PROMISCUOUS,
+    ReceiveFlags::empty(),
+];
+
+/// Chooses which frames come. A driver that refuses all that is asked may bring them all the same.
+fn set_filters(snp: &mut SimpleNetwork) {
+    let known = ReceiveFlags::from_bits_truncate(snp.mode().receive_filter_mask);
+    // Without filters all is received. U-Boot has none, and does not know the call either.
+    if known.is_empty() {
+        return;
+    }
+    for groups in GROUPS {
+        let wanted = (STATION | groups) & known;
+        let others = known - wanted;
+        if known.contains(groups) && snp.receive_filters(wanted, others, true, None).is_ok() {
+            return;
+        }
+    }
+    log::warn!("the firmware's driver of the network card takes no filters");
+}
+
+/// Starts the interface anew. Whether it has a link then.
+fn restart(snp: &mut SimpleNetwork) -> bool {
+    start(snp).is_ok() && has_link(snp)
 }
 
 /// Starts the interface anew.
-fn start(snp: &mut SimpleNetwork, wanted: Filters) -> uefi::Result<DriverInfo> {
+fn start(snp: &mut SimpleNetwork) -> uefi::Result<DriverInfo> {
     if snp.mode().state == NetworkState::INITIALIZED {
         // Somebody left it running, with filters and buffers of their own.
         snp.shutdown()?;
@@ -159,12 +197,7 @@ fn start(snp: &mut SimpleNetwork, wanted: Filters) -> uefi::Result<DriverInfo> {
         snp.start()?;
     }
     snp.initialize(0, 0)?;
-    let known = ReceiveFlags::from_bits_truncate(snp.mode().receive_filter_mask);
-    let wanted = wanted(known);
-    // Without filters all is received. U-Boot has none, and does not know the call either.
-    if !known.is_empty() {
-        snp.receive_filters(wanted & known, known - wanted, true, None)?;
-    }
+    set_filters(snp);
     let mode = snp.mode();
     let mac = *mode
         .current_address

@@ -15,15 +15,15 @@ use crate::claim::lent::Lent;
 use crate::claim::snp::ETHERNET;
 use crate::claim::undi::{Candidate, Claim};
 use crate::clock::Clock;
-use crate::firmware_nic::{Driver, DriverInfo, FirmwareNic, Refusal};
+use crate::firmware_nic::{Driver, DriverInfo, ERRORS_ONLY, FirmwareNic, Refusal};
 use crate::memory::Pages;
 use crate::raw::undi::{
     OPFLAGS_GET_MEDIA_STATUS, OPFLAGS_GET_TRANSMITTED_BUFFERS,
-    OPFLAGS_INITIALIZE_DO_NOT_DETECT_CABLE, OPFLAGS_RECEIVE_FILTER_BROADCAST,
-    OPFLAGS_RECEIVE_FILTER_ENABLE, OPFLAGS_RECEIVE_FILTER_PROMISCUOUS,
-    OPFLAGS_RECEIVE_FILTER_UNICAST, PxeCpbInitialize, PxeCpbReceive, PxeCpbTransmit,
-    PxeDbGetInitInfo, PxeDbGetStatus, PxeDbInitialize, PxeDbReceive, PxeDbStationAddress,
-    PxeEntryPoint, PxeOpcode, PxeStatcode, STATFLAGS_GET_STATE_INITIALIZED,
+    OPFLAGS_INITIALIZE_DO_NOT_DETECT_CABLE, OPFLAGS_RECEIVE_FILTER_ALL_MULTICAST,
+    OPFLAGS_RECEIVE_FILTER_BROADCAST, OPFLAGS_RECEIVE_FILTER_ENABLE,
+    OPFLAGS_RECEIVE_FILTER_PROMISCUOUS, OPFLAGS_RECEIVE_FILTER_UNICAST, PxeCpbInitialize,
+    PxeCpbReceive, PxeCpbTransmit, PxeDbGetInitInfo, PxeDbGetStatus, PxeDbInitialize, PxeDbReceive,
+    PxeDbStationAddress, PxeEntryPoint, PxeOpcode, PxeStatcode, STATFLAGS_GET_STATE_INITIALIZED,
     STATFLAGS_GET_STATE_MASK, STATFLAGS_GET_STATE_STARTED, STATFLAGS_GET_STATUS_NO_MEDIA,
     STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED, STATFLAGS_GET_STATUS_NO_TXBUFS_WRITTEN,
     STATFLAGS_GET_STATUS_TXBUF_QUEUE_EMPTY,
@@ -129,8 +129,8 @@ impl Interface {
             .map_err(|code| UndiError::Command { command, code })
     }
 
-    /// Starts it anew.
-    fn start(&mut self, broadcast: bool) -> Result<DriverInfo, UndiError> {
+    /// Starts it anew. It has these `filters`.
+    fn start(&mut self, filters: u16) -> Result<DriverInfo, UndiError> {
         let state = self.ask::<(), ()>(PxeOpcode::GET_STATE, 0, None, None)?;
         // Somebody left it running, with callbacks of their own.
         match state & STATFLAGS_GET_STATE_MASK {
@@ -153,14 +153,26 @@ impl Interface {
         }
         self.tells_link = flags & STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED != 0;
         let driver_info = self.initialize(&info)?;
-        let wanted = if broadcast {
-            OPFLAGS_RECEIVE_FILTER_BROADCAST
-        } else {
-            OPFLAGS_RECEIVE_FILTER_PROMISCUOUS
-        };
-        let filters = OPFLAGS_RECEIVE_FILTER_ENABLE | OPFLAGS_RECEIVE_FILTER_UNICAST | wanted;
-        self.ask::<(), ()>(PxeOpcode::RECEIVE_FILTERS, filters, None, None)?;
+        self.set_filters(filters);
         Ok(driver_info)
+    }
+
+    /// Chooses by the filters that are `known` which frames come: for groups of stations, too, as IPv6 needs them, if there is a way. One
+    /// that refuses all that is asked may bring them all the same.
+    fn set_filters(&self, known: u16) {
+        const STATION: u16 = OPFLAGS_RECEIVE_FILTER_ENABLE | OPFLAGS_RECEIVE_FILTER_UNICAST;
+        for wanted in [
+            OPFLAGS_RECEIVE_FILTER_BROADCAST | OPFLAGS_RECEIVE_FILTER_ALL_MULTICAST,
+            OPFLAGS_RECEIVE_FILTER_BROADCAST & known | OPFLAGS_RECEIVE_FILTER_PROMISCUOUS,
+            OPFLAGS_RECEIVE_FILTER_BROADCAST,
+        ] {
+            let flags = STATION | wanted;
+            let command = PxeOpcode::RECEIVE_FILTERS;
+            if wanted & !known == 0 && self.issue::<(), ()>(command, flags, None, None).is_ok() {
+                return;
+            }
+        }
+        log::warn!("the network card's UNDI takes no filters");
     }
 
     /// Has it start the device.
@@ -202,11 +214,11 @@ fn fault(code: PxeStatcode) -> Fault {
             Fault::Misbehaved("somebody else has stopped it")
         }
         PxeStatcode::INVALID_UNDI => Fault::Misbehaved("the firmware's driver does nothing"),
-        _ => Fault::Misbehaved("the firmware's driver reports errors only"),
+        _ => ERRORS_ONLY,
     }
 }
 
-/// What an answer means for the frame that it was about. The catch-all of iPXE's drivers is INVALID_CDB.
+/// What an answer means for the frame or the buffers that it was about. The catch-all of iPXE's drivers is INVALID_CDB.
 fn refusal(code: PxeStatcode) -> Refusal {
     match code {
         PxeStatcode::NO_DATA | PxeStatcode::BUSY => Refusal::Later,
@@ -256,23 +268,16 @@ impl Driver for Interface {
             })
     }
 
-    fn recycle(&self, calls: usize, mut back: impl FnMut(NonNull<u8>)) -> Result<(), Fault> {
+    fn recycle(&self, calls: usize, mut back: impl FnMut(NonNull<u8>)) -> Result<(), Refusal> {
         let mut wanted = OPFLAGS_GET_TRANSMITTED_BUFFERS;
         if self.tells_link {
             wanted |= OPFLAGS_GET_MEDIA_STATUS;
         }
         for _ in 0..calls {
             let mut results = PxeDbGetStatus::default();
-            let flags = match self.issue::<(), _>(
-                PxeOpcode::GET_STATUS,
-                wanted,
-                None,
-                Some(&mut results),
-            ) {
-                Ok(flags) => flags,
-                Err(PxeStatcode::BUSY | PxeStatcode::NO_DATA) => break,
-                Err(code) => return Err(fault(code)),
-            };
+            let flags = self
+                .issue::<(), _>(PxeOpcode::GET_STATUS, wanted, None, Some(&mut results))
+                .map_err(refusal)?;
             self.link.set(flags & STATFLAGS_GET_STATUS_NO_MEDIA == 0);
             if flags & STATFLAGS_GET_STATUS_NO_TXBUFS_WRITTEN != 0 {
                 break;
@@ -330,7 +335,7 @@ impl Undi {
         let identifier = identifier.ok_or(UndiError::Structure("is none"))?;
         let number = identifier.if_num;
         // SAFETY: the protocol says that an UNDI's structure is at this address. It does not change while the interface is not used.
-        let Software { entry, broadcast } = unsafe { structure::at(identifier.id, number) }?;
+        let Software { entry, filters } = unsafe { structure::at(identifier.id, number) }?;
         let function = interface.function.as_ref();
         let function = function.ok_or(UndiError::Refused(Status::UNSUPPORTED))?;
         let bus = Bus::of(function).map_err(refused)?;
@@ -341,7 +346,7 @@ impl Undi {
         claim.stop_on_panic(commands);
         // SAFETY: the claim has taken it from everybody else.
         let interface = unsafe { Interface::new(commands, clock, Some(bus)) };
-        Self::start(interface, broadcast, Some(claim))
+        Self::start(interface, filters, Some(claim))
     }
 
     /// Gives way on its handle: see [`Lent`]. `None` for one that was taken from nobody.
@@ -351,10 +356,10 @@ impl Undi {
 
     fn start(
         mut interface: Interface,
-        broadcast: bool,
+        filters: u16,
         claim: Option<Claim>,
     ) -> Result<Self, UndiError> {
-        match interface.start(broadcast) {
+        match interface.start(filters) {
             Ok(info) => Self::new(interface, info, claim).ok_or(UndiError::Link),
             Err(error) => {
                 if !interface.stopped.get() {

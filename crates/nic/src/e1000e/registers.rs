@@ -9,6 +9,7 @@ use crate::platform::{PciFunction, Registers};
 pub(crate) const CTRL: usize = 0x0000;
 pub(crate) const STATUS: usize = 0x0008;
 const EECD: usize = 0x0010;
+const CTRL_EXT: usize = 0x0018;
 const IMC: usize = 0x00d8;
 pub(crate) const RCTL: usize = 0x0100;
 pub(crate) const TCTL: usize = 0x0400;
@@ -16,6 +17,7 @@ const TIPG: usize = 0x0410;
 /// The registers of the receive ring; those of the transmit ring have the same places from [`TRANSMIT`] on.
 pub(crate) const RECEIVE: usize = 0x2800;
 pub(crate) const TRANSMIT: usize = 0x3800;
+const TARC0: usize = 0x3840;
 const RXCSUM: usize = 0x5000;
 const RFCTL: usize = 0x5008;
 const MTA: usize = 0x5200;
@@ -23,8 +25,10 @@ const MTA_COUNT: usize = 128;
 pub(crate) const RAL0: usize = 0x5400;
 pub(crate) const RAH0: usize = 0x5404;
 const MRQC: usize = 0x5818;
+const GCR: usize = 0x5b00;
+const GCR2: usize = 0x5b64;
 /// The BAR is 128 KiB long; no register that the driver uses is beyond this.
-const REGISTERS_LEN: usize = MRQC + 4;
+const REGISTERS_LEN: usize = GCR2 + 4;
 
 // From RECEIVE or TRANSMIT on.
 pub(crate) const BAL: usize = 0x00;
@@ -45,6 +49,8 @@ pub(crate) mod ctrl {
     pub(crate) const FRCSPD: u32 = 1 << 11;
     pub(crate) const FRCDPLX: u32 = 1 << 12;
     pub(crate) const RST: u32 = 1 << 26;
+    /// Without a name, and to be clear in the 82574.
+    pub(crate) const RESERVED: u32 = 1 << 29;
     pub(crate) const VME: u32 = 1 << 30;
 }
 
@@ -75,6 +81,14 @@ const TIPG_COPPER: u32 = 8 | 8 << 10 | 6 << 20;
 const TXDCTL_WRITE_BACK: u32 = 1 << 24 | 1 << 16;
 /// A bit without a name that has to be set in the 82574.
 const TXDCTL_82574: u32 = 1 << 22;
+/// More bits without names: which of a register have to be clear in the 82574, and which set, as Intel's own driver has them. The last is
+/// for an erratum: PCI Express completions that are unreliable, mostly where the link saves power (ASPM), and stop transmission.
+const BITS_82574: [(usize, u32, u32); 4] = [
+    (CTRL_EXT, 1 << 23, 1 << 22),
+    (TARC0, 0xf << 27, 1 << 26),
+    (GCR, 0, 1 << 22),
+    (GCR2, 0, 1 << 0),
+];
 
 const RXCSUM_IPOFL: u32 = 1 << 8;
 const RXCSUM_TUOFL: u32 = 1 << 9;
@@ -174,7 +188,8 @@ impl<B: Registers> Chip<B> {
     /// Starts both rings and the link. Some emulated chips keep their registers in a reset, so all that matter are
     /// written.
     pub(super) fn start(&self, receive: &Ring, transmit: &Ring) {
-        let keep = !(ctrl::GIO_MASTER_DISABLE | ctrl::FRCSPD | ctrl::FRCDPLX | ctrl::VME);
+        let forced = ctrl::FRCSPD | ctrl::FRCDPLX;
+        let keep = !(ctrl::GIO_MASTER_DISABLE | forced | ctrl::RESERVED | ctrl::VME);
         self.write(CTRL, self.read(CTRL) & keep | ctrl::SLU);
 
         for n in 0..MTA_COUNT {
@@ -186,6 +201,9 @@ impl<B: Registers> Chip<B> {
             // Legacy descriptors and one queue.
             self.write(RFCTL, 0);
             self.write(MRQC, 0);
+            for (register, clear, set) in BITS_82574 {
+                self.write(register, self.read(register) & !clear | set);
+            }
             txdctl |= TXDCTL_82574;
         }
         self.set_ring(RECEIVE, receive);
@@ -432,22 +450,29 @@ mod tests {
         };
         let receive = Ring::new(&shared, 64).unwrap();
         let transmit = Ring::new(&shared, 8).unwrap();
-        // CTRL: master disabled, full duplex, link reset, speed and duplex forced, VLAN mode, and the link set up or not. TCTL: a bit that
-        // no datasheet explains, and what it shall say already or not.
+        // CTRL: master disabled, full duplex, link reset, speed and duplex forced, a reserved bit, VLAN mode, and the link set up or not.
+        // TCTL: a bit that no datasheet explains, and what it shall say already or not.
         for (express, ctrl, tctl) in [
-            (true, 0x4000_180d, 0x1000_0000),
+            (true, 0x6000_180d, 0x1000_0000),
             (true, 0x4000_184d, 0x1003_f0fa),
-            (false, 0x4000_180d, 0x1000_0000),
+            (false, 0x6000_180d, 0x1000_0000),
         ] {
             let (bar, chip) = self::chip(express);
             bar.set(0x0000, ctrl);
             bar.set(0x0400, tctl);
+            // CTRL_EXT, TARC0, GCR and GCR2: bits that have to be clear, and some that stay.
+            bar.set(0x0018, 0x0080_0010);
+            bar.set(0x3840, 0x7800_0403);
+            bar.set(0x5b00, 0x0000_0008);
+            bar.set(0x5b64, 0x0000_0002);
             chip.start(&receive, &transmit);
             let mut expected = vec![(0x0000, 0x0000_0049)];
             expected.extend((0..128).map(|n| (0x5200 + 4 * n, 0)));
             expected.push((0x5000, 0x0000_0300));
             if express {
                 expected.extend([(0x5008, 0), (0x5818, 0)]);
+                expected.extend([(0x0018, 0x0040_0010), (0x3840, 0x0400_0403)]);
+                expected.extend([(0x5b00, 0x0040_0008), (0x5b64, 0x0000_0003)]);
             }
             for (at, ring, len) in [(0x2800, &receive, 1024), (0x3800, &transmit, 128)] {
                 let address = ring.address();
@@ -497,9 +522,9 @@ mod tests {
             };
             Chip::new(&Pci(bar), true).err()
         };
-        // MRQC, of four bytes at 0x5818.
-        assert_eq!(refused(0x581c), None);
-        for len in [0, 0x5818, 0x581b] {
+        // GCR2, of four bytes at 0x5b64.
+        assert_eq!(refused(0x5b68), None);
+        for len in [0, 0x5b64, 0x5b67] {
             let few = InitError::Misbehaved("its registers are too few");
             assert_eq!(refused(len), Some(few), "{len:#x}");
         }

@@ -3,9 +3,9 @@
 use super::{connect, open};
 use crate::device_path;
 use crate::link_speed::{Registers, link_speed};
-use crate::pci::config_read;
+use crate::pci::{bar, config_read};
 use crate::pcie;
-use crate::raw::pci_io::{PciIoProtocol, PciIoWidth};
+use crate::raw::pci_io::PciIoProtocol;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,6 +13,7 @@ use core::ptr::NonNull;
 use uefi::boot::{self, OpenProtocolAttributes, SearchType};
 use uefi::proto::unsafe_protocol;
 use uefi::{Handle, Status};
+use wireboot_nic::platform::Registers as _;
 
 /// The base class of network controllers.
 const CLASS_NETWORK: u8 = 0x02;
@@ -80,23 +81,19 @@ impl Registers for Beside {
         config_read(self.0, at)
     }
 
-    fn read(&self, bar: u8, offset: u64) -> Option<u32> {
-        let io = self.0.as_ptr();
-        let mut value = 0_u32;
-        let to = (&raw mut value).cast();
-        // SAFETY: a PCI function's protocol stays while this image runs (see `claim`); one unit is read into a local. `link_speed` reads
-        // registers of which reading has no effect.
-        let status = unsafe { ((*io).mem.read)(io, PciIoWidth::UINT32, bar, offset, 1, to) };
-        status.is_success().then_some(value)
+    // `link_speed` reads registers of which reading has no effect.
+    fn read(&self, number: u8, offset: u64) -> Option<u32> {
+        let offset = usize::try_from(offset).ok()?;
+        Some(bar(self.0, number)?.read32(offset))
     }
 
-    fn write(&self, bar: u8, offset: u64, value: u32) -> bool {
-        let io = self.0.as_ptr();
-        let mut value = value;
-        let from = (&raw mut value).cast();
-        // SAFETY: as above. `link_speed` writes which half of the features is read, which drivers do before they start the device, and puts it
-        // back.
-        unsafe { ((*io).mem.write)(io, PciIoWidth::UINT32, bar, offset, 1, from) }.is_success()
+    // It writes which half of the features is read, which drivers do before they start the device, and puts it back.
+    fn write(&self, number: u8, offset: u64, value: u32) -> bool {
+        let (Some(bar), Ok(offset)) = (bar(self.0, number), usize::try_from(offset)) else {
+            return false;
+        };
+        bar.write32(offset, value);
+        true
     }
 }
 

@@ -13,7 +13,8 @@ use uefi::{Handle, Identify};
 /// `IfType` of Ethernet (RFC 3232, as PXE has it).
 pub(crate) const ETHERNET: u8 = 1;
 
-/// All Ethernet interfaces, in the firmware's order, but those that a program that started us uses: it offers its own. Some are there only after [`connect`](super::pci::Candidate::connect).
+/// All wired Ethernet interfaces, in the firmware's order, but those that a program that started us uses: it offers its own. Some are
+/// there only after [`connect`](super::pci::Candidate::connect).
 #[must_use]
 pub fn interfaces() -> Vec<Candidate> {
     let mut interfaces = interface::with(|snp: &SimpleNetwork| {

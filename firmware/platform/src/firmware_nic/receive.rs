@@ -1,14 +1,12 @@
 //! The receive half: one frame for each call, copied by the driver.
 
-use super::{Driver, ETHERNET_LEN, Port, Refusal};
+use super::{Driver, ERRORS_ONLY, ETHERNET_LEN, FAILURES, Port, Refusal};
 use alloc::boxed::Box;
 use wireboot_nic::{Checksum, Counters, Fault, Frame, Receive};
 
 /// Longer than any frame of Ethernet: a driver that has a frame for which the buffer is too short may keep it, and then has
 /// it before all others.
 const BUFFER: usize = 16 * 1024;
-/// So many failures in a row, with no frame between them, mean that no more will come.
-const FAILURES: u32 = 1 << 16;
 
 /// The buffer, and what came through it.
 pub(super) struct Inbox {
@@ -64,10 +62,7 @@ impl<D: Driver> Receive for FirmwareNicReceive<'_, D> {
                     inbox.counters.receive_dropped += 1;
                     continue;
                 }
-                Err(Refusal::Lost) => {
-                    let errors = Fault::Misbehaved("the firmware's driver reports errors only");
-                    return Err(self.port.fail(errors));
-                }
+                Err(Refusal::Lost) => return Err(self.port.fail(ERRORS_ONLY)),
                 Err(Refusal::Fault(fault)) => return Err(self.port.fail(fault)),
             };
             let Some(frame) = inbox.buffer.get(..len) else {

@@ -1,6 +1,6 @@
 //! The transmit half: a pool of buffers, each the driver's from its transmission until the driver hands it back.
 
-use super::{Driver, Port, Refusal};
+use super::{Driver, ERRORS_ONLY, FAILURES, Port, Refusal};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,6 +12,8 @@ use wireboot_nic::{Counters, Fault, Offload, SendError, Transmit};
 const BUFFERS: usize = 32;
 /// Length of a buffer in bytes: longer than a tagged frame.
 const BUFFER: usize = 2048;
+/// Least length of a frame on the wire, without its check sequence. Some drivers and their devices do not pad shorter ones.
+const MIN_FRAME: usize = 60;
 
 /// The buffers, and where each is.
 pub(super) struct Outbox {
@@ -25,6 +27,8 @@ pub(super) struct Outbox {
     max: usize,
     /// The driver takes a frame before it has been asked for the buffer of the one before.
     several: bool,
+    /// Questions in a row that the driver answered by an error.
+    failures: u32,
     counters: Counters,
 }
 
@@ -38,6 +42,7 @@ impl Outbox {
             lent: VecDeque::with_capacity(BUFFERS),
             max: max.min(BUFFER),
             several,
+            failures: 0,
             counters: Counters::default(),
         }
     }
@@ -60,17 +65,22 @@ impl Outbox {
 
     /// The same in so many calls.
     fn ask(&mut self, port: &Port<impl Driver>, calls: usize) -> Result<(), Fault> {
-        port.driver
-            .recycle(calls, |back| {
-                // Not every driver names the buffer: some only say that one has left.
-                let place = self
-                    .lent
-                    .iter()
-                    .position(|&index| self.buffer(index) == back);
-                let index = self.lent.remove(place.unwrap_or(0));
-                self.free.extend(index);
-            })
-            .map_err(|fault| port.fail(fault))
+        let answer = port.driver.recycle(calls, |back| {
+            // Not every driver names the buffer: some only say that one has left.
+            let place = self
+                .lent
+                .iter()
+                .position(|&index| self.buffer(index) == back);
+            let index = self.lent.remove(place.unwrap_or(0));
+            self.free.extend(index);
+        });
+        match answer {
+            Ok(()) | Err(Refusal::Later) => self.failures = 0,
+            Err(Refusal::Lost) if self.failures < FAILURES => self.failures += 1,
+            Err(Refusal::Lost) => return Err(port.fail(ERRORS_ONLY)),
+            Err(Refusal::Fault(fault)) => return Err(port.fail(fault)),
+        }
+        Ok(())
     }
 
     /// Gives the memory back. For when the device has been stopped, and has none of the buffers.
@@ -137,11 +147,14 @@ impl<D: Driver> Transmit for FirmwareNicTransmit<'_, D> {
             return Err(SendError::Full);
         };
         let buffer = self.outbox.buffer(index);
-        // SAFETY: a buffer holds `max` bytes, initialised at the start. It was free, so neither the driver nor anybody else
-        // has it.
-        let frame = unsafe { slice::from_raw_parts_mut(buffer.as_ptr(), len) };
+        let padded = len.max(MIN_FRAME);
+        // SAFETY: a buffer holds `max` bytes and those of the shortest frame, initialised at the start. It was free, so neither the driver
+        // nor anybody else has it.
+        let bytes = unsafe { slice::from_raw_parts_mut(buffer.as_ptr(), padded) };
+        let (frame, padding) = bytes.split_at_mut(len);
         fill(frame);
-        self.outbox.queued.push_back((index, len));
+        padding.fill(0);
+        self.outbox.queued.push_back((index, padded));
         self.outbox.counters.transmit_frames += 1;
         self.outbox.counters.transmit_bytes += len as u64;
         Ok(())

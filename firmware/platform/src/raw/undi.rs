@@ -44,6 +44,8 @@ pub const PXE_ROMID_REV: u8 = 2;
 pub const PXE_ROMID_IMP_HW_UNDI: u32 = 0x8000_0000;
 /// `PXE_ROMID_IMP_SW_VIRT_ADDR`: the entry point is an address, else an offset from the structure.
 pub const PXE_ROMID_IMP_SW_VIRT_ADDR: u32 = 0x4000_0000;
+/// Bit of the field `Implementation`: the UNDI can receive frames to all groups of stations.
+pub const PXE_ROMID_IMP_PROMISCUOUS_MULTICAST_RX_SUPPORTED: u32 = 0x0000_0080;
 /// Bit of the field `Implementation`: the UNDI can receive all frames.
 pub const PXE_ROMID_IMP_PROMISCUOUS_RX_SUPPORTED: u32 = 0x0000_0040;
 /// Bit of the field `Implementation`: the UNDI can receive broadcasts.
@@ -105,6 +107,8 @@ pub const OPFLAGS_RECEIVE_FILTER_UNICAST: u16 = 0x0001;
 pub const OPFLAGS_RECEIVE_FILTER_BROADCAST: u16 = 0x0002;
 /// `PXE_OPFLAGS_RECEIVE_FILTER_PROMISCUOUS`.
 pub const OPFLAGS_RECEIVE_FILTER_PROMISCUOUS: u16 = 0x0008;
+/// `PXE_OPFLAGS_RECEIVE_FILTER_ALL_MULTICAST`.
+pub const OPFLAGS_RECEIVE_FILTER_ALL_MULTICAST: u16 = 0x0010;
 /// `PXE_OPFLAGS_GET_TRANSMITTED_BUFFERS`.
 pub const OPFLAGS_GET_TRANSMITTED_BUFFERS: u16 = 0x0002;
 /// `PXE_OPFLAGS_GET_MEDIA_STATUS`.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::firmware_nic::Driver as _;
 use core::ffi::c_void;
 use std::boxed::Box;
 use std::collections::VecDeque;
@@ -27,6 +28,12 @@ struct Driver {
     /// It remembers one of them: the last.
     forgetful: bool,
     shutdowns: usize,
+    /// Filters that it says it has, and does not take.
+    refused: u32,
+    /// What the next question for its status is answered.
+    status: Option<Status>,
+    /// Whether there is a link, where it looks for that at its initialization only.
+    cable: Option<bool>,
 }
 
 /// What this is called with is always the first field of a `Driver`.
@@ -52,9 +59,13 @@ unsafe extern "efiapi" fn initialize(
     _: usize,
     _: usize,
 ) -> Status {
-    let mode = &mut driver(this).mode;
+    let driver = driver(this);
+    let mode = &mut driver.mode;
     assert_eq!(mode.state, NetworkState::STARTED);
     mode.state = NetworkState::INITIALIZED;
+    if let Some(cable) = driver.cable {
+        mode.media_present = cable.into();
+    }
     Status::SUCCESS
 }
 
@@ -65,6 +76,7 @@ unsafe extern "efiapi" fn reset(_: *const SimpleNetworkProtocol, _: Boolean) -> 
 unsafe extern "efiapi" fn shutdown(this: *const SimpleNetworkProtocol) -> Status {
     let driver = driver(this);
     driver.shutdowns += 1;
+    driver.mode.receive_filter_setting = 0;
     driver.mode.state = NetworkState::STARTED;
     Status::SUCCESS
 }
@@ -77,9 +89,11 @@ unsafe extern "efiapi" fn receive_filters(
     _: usize,
     _: *const MacAddress,
 ) -> Status {
-    let mode = &mut driver(this).mode;
-    if mode.receive_filter_mask == 0 {
-        return Status::UNSUPPORTED;
+    let driver = driver(this);
+    let mode = &mut driver.mode;
+    assert_ne!(mode.receive_filter_mask, 0, "it does not know the call");
+    if enable.bits() & driver.refused != 0 {
+        return Status::DEVICE_ERROR;
     }
     if (enable | disable).bits() & !mode.receive_filter_mask != 0 {
         return Status::INVALID_PARAMETER;
@@ -133,6 +147,9 @@ unsafe extern "efiapi" fn get_status(
     let driver = driver(this);
     if driver.mode.state != NetworkState::INITIALIZED {
         return Status::NOT_STARTED;
+    }
+    if let Some(status) = driver.status.take() {
+        return status;
     }
     let used = driver.used.pop_front();
     driver.room += usize::from(used.is_some());
@@ -204,8 +221,8 @@ impl Driver {
             max_packet_size: 1514,
             nv_ram_size: 0,
             nv_ram_access_size: 0,
-            receive_filter_mask: 0b1_0101,
-            receive_filter_setting: 0b1_0000,
+            receive_filter_mask: 0b1_0111,
+            receive_filter_setting: 0b0_0010,
             max_mcast_filter_count: 0,
             mcast_filter_count: 0,
             mcast_filter: [MacAddress([0; 32]); 16],
@@ -247,6 +264,9 @@ impl Driver {
             used: VecDeque::new(),
             forgetful: false,
             shutdowns: 0,
+            refused: 0,
+            status: None,
+            cable: None,
         });
         driver.protocol.mode = &raw const driver.mode;
         driver
@@ -261,12 +281,17 @@ struct Bench {
 
 impl Bench {
     fn new(prepare: impl FnOnce(&mut Driver)) -> Self {
+        Self::pausing(PAUSE, prepare)
+    }
+
+    /// One whose interface is started anew after so many ticks without a link.
+    fn pausing(pause: u64, prepare: impl FnOnce(&mut Driver)) -> Self {
         let mut driver = Driver::new();
         prepare(&mut driver);
         let driver = Box::into_raw(driver);
         let protocol = NonNull::new(driver.cast()).unwrap();
         // SAFETY: freed behind the `Snp`.
-        let snp = unsafe { Snp::start(protocol, None, |_| STATION) }.unwrap();
+        let snp = unsafe { Snp::start(protocol, None, pause) }.unwrap();
         Self {
             snp: Some(snp),
             driver,
@@ -282,8 +307,12 @@ impl Bench {
     }
 
     fn send(&mut self, byte: u8) -> Result<(), SendError> {
+        self.send_bytes(60, byte)
+    }
+
+    fn send_bytes(&mut self, len: usize, byte: u8) -> Result<(), SendError> {
         let (_, mut tx) = self.snp().split();
-        tx.send(60, Offload::None, &mut |frame| frame.fill(byte))?;
+        tx.send(len, Offload::None, &mut |frame| frame.fill(byte))?;
         tx.flush().map_err(SendError::Fault)
     }
 
@@ -316,8 +345,8 @@ fn starts_whatever_the_state_and_stops() {
         assert_eq!((properties.mac, properties.mtu), ([2, 0, 0, 0, 0, 7], 1500));
         let mode = &bench.driver().mode;
         assert_eq!(mode.state, NetworkState::INITIALIZED);
-        // Unicast and broadcast; what was on before, and is known, is off.
-        assert_eq!(mode.receive_filter_setting, 0b0_0101);
+        // Unicast, broadcast and all groups; what was on before, and is known, is off.
+        assert_eq!(mode.receive_filter_setting, 0b1_0101);
         let before = bench.driver().shutdowns;
         bench.snp = None;
         assert_eq!(bench.driver().shutdowns, before + 1);
@@ -326,17 +355,24 @@ fn starts_whatever_the_state_and_stops() {
 }
 
 #[test]
-fn who_listens_hears_all_groups_or_everybody() {
+fn all_groups_are_heard_or_everybody_or_this_station() {
     // All groups is the highest of these bits, everybody the one below it.
-    for (known, on) in [(0b1_1111, 0b1_0101), (0b0_1111, 0b0_1101)] {
-        let mut driver = Driver::new();
-        driver.mode.receive_filter_mask = known;
-        driver.mode.receive_filter_setting = 0;
-        let protocol = NonNull::from(&mut *driver).cast();
-        // SAFETY: the driver outlives it.
-        let snp = unsafe { Snp::start(protocol, None, everything) };
-        assert_eq!(driver.mode.receive_filter_setting, on);
-        drop(snp);
+    for (known, refused, on) in [
+        (0b1_1111, 0, 0b1_0101),
+        (0b0_1111, 0, 0b0_1101),
+        (0b0_0111, 0, 0b0_0101),
+        (0b0_0001, 0, 0b0_0001),
+        (0b1_1111, 0b1_0000, 0b0_1101),
+        (0b1_1111, 0b1_1000, 0b0_0101),
+        // None is taken, which is no end.
+        (0b1_1111, 0b0_0001, 0b0_0010),
+    ] {
+        let mut bench = Bench::new(|driver| {
+            driver.mode.receive_filter_mask = known;
+            driver.mode.receive_filter_setting &= known;
+            driver.refused = refused;
+        });
+        assert_eq!(bench.driver().mode.receive_filter_setting, on);
     }
 }
 
@@ -346,7 +382,7 @@ fn a_link_that_carries_no_full_packets_is_refused() {
     driver.mode.max_packet_size = 300;
     let protocol = NonNull::from(&mut *driver).cast();
     // SAFETY: the driver outlives it.
-    let started = unsafe { Snp::start(protocol, None, |_| STATION) };
+    let started = unsafe { Snp::start(protocol, None, PAUSE) };
     assert!(started.is_err_and(|error| error.status() == Status::UNSUPPORTED));
     assert_eq!(driver.mode.state, NetworkState::STOPPED);
 }
@@ -466,4 +502,79 @@ fn the_link_is_what_the_driver_says_if_it_can_tell() {
     bench.driver().mode.state = NetworkState::STOPPED;
     assert!(!bench.snp().link_up());
     assert!(bench.received(1).is_err());
+}
+
+#[test]
+fn a_link_that_is_told_at_the_start_only_is_seen() {
+    let mut bench = Bench::pausing(0, |driver| driver.cable = Some(false));
+    assert!(!bench.snp().link_up());
+    bench.driver().cable = Some(true);
+    assert!(bench.snp().link_up());
+    assert_eq!(bench.driver().mode.receive_filter_setting, 0b1_0101);
+    // From then on, nothing is broken off for a cable that is pulled.
+    let before = bench.driver().shutdowns;
+    bench.driver().mode.media_present = Boolean::FALSE;
+    assert!(!bench.snp().link_up());
+    assert_eq!(bench.driver().shutdowns, before);
+}
+
+#[test]
+fn pauses_between_starts_grow() {
+    let mut firmware = Driver::new();
+    firmware.mode.media_present = Boolean::FALSE;
+    let driver = SnpDriver {
+        protocol: NonNull::from(&mut *firmware).cast(),
+        started: Cell::new(0),
+        pause: Cell::new(1),
+    };
+    for pause in [2, 4, 8] {
+        assert!(!driver.link_up());
+        assert_eq!(driver.pause.get(), pause);
+        assert_ne!(driver.started.replace(0), 0);
+    }
+    assert_eq!(firmware.shutdowns, 2);
+}
+
+#[test]
+fn an_interface_that_works_or_has_just_been_started_is_not_started_anew() {
+    let unplugged = |driver: &mut Driver| driver.cable = Some(false);
+    let mut fresh = Bench::pausing(u64::MAX >> 1, unplugged);
+    let mut sending = Bench::pausing(0, unplugged);
+    sending.send(1).unwrap();
+    let mut receiving = Bench::pausing(0, unplugged);
+    receiving.driver().arriving.push_back(std::vec![0; 60]);
+    receiving.received(1).unwrap();
+    for bench in [&mut fresh, &mut sending, &mut receiving] {
+        assert!(!bench.snp().link_up());
+        assert_eq!(bench.driver().shutdowns, 0);
+    }
+}
+
+#[test]
+fn a_status_that_is_not_told_is_no_end_unless_it_never_is() {
+    let mut bench = Bench::new(|_| {});
+    bench.driver().status = Some(Status::DEVICE_ERROR);
+    assert!(bench.snp().link_up());
+    assert_eq!(bench.driver().status, None);
+    bench.send(1).unwrap();
+    bench.driver().arriving.push_back(std::vec![0; 60]);
+    assert_eq!(bench.received(1), Ok(std::vec![60]));
+    assert!(bench.snp().link_up());
+    let end = (0..100_000).find(|_| {
+        bench.driver().status = Some(Status::DEVICE_ERROR);
+        !bench.snp().link_up()
+    });
+    assert_eq!(end, Some(1 << 16));
+    assert!(matches!(bench.received(1), Err(Fault::Misbehaved(_))));
+}
+
+#[test]
+fn short_frames_are_padded_with_zeros() {
+    let mut bench = Bench::new(|_| {});
+    bench.send(0xff).unwrap();
+    // The same buffer again.
+    assert!(bench.snp().split().1.idle());
+    bench.send_bytes(42, 7).unwrap();
+    let sent = bench.driver().sent.pop().unwrap();
+    assert_eq!(sent, [[7_u8; 42].as_slice(), &[0; 18]].concat());
 }

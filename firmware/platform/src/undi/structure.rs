@@ -2,7 +2,9 @@
 
 use super::UndiError;
 use crate::raw::undi::{
-    PXE_ROMID_IMP_BROADCAST_RX_SUPPORTED, PXE_ROMID_IMP_HW_UNDI,
+    OPFLAGS_RECEIVE_FILTER_ALL_MULTICAST, OPFLAGS_RECEIVE_FILTER_BROADCAST,
+    OPFLAGS_RECEIVE_FILTER_PROMISCUOUS, PXE_ROMID_IMP_BROADCAST_RX_SUPPORTED,
+    PXE_ROMID_IMP_HW_UNDI, PXE_ROMID_IMP_PROMISCUOUS_MULTICAST_RX_SUPPORTED,
     PXE_ROMID_IMP_PROMISCUOUS_RX_SUPPORTED, PXE_ROMID_IMP_SW_VIRT_ADDR, PXE_ROMID_REV,
     PXE_ROMID_SIGNATURE,
 };
@@ -19,14 +21,29 @@ const COMMON: usize = 16;
 const SOFTWARE: usize = 32;
 /// The least version of commands: callbacks know which interface they serve.
 const VERSION: (u8, u8) = (3, 1);
+/// The filters that it may have, as bits of its field `Implementation` and of the command Receive Filters.
+const FILTERS: [(u32, u16); 3] = [
+    (
+        PXE_ROMID_IMP_BROADCAST_RX_SUPPORTED,
+        OPFLAGS_RECEIVE_FILTER_BROADCAST,
+    ),
+    (
+        PXE_ROMID_IMP_PROMISCUOUS_RX_SUPPORTED,
+        OPFLAGS_RECEIVE_FILTER_PROMISCUOUS,
+    ),
+    (
+        PXE_ROMID_IMP_PROMISCUOUS_MULTICAST_RX_SUPPORTED,
+        OPFLAGS_RECEIVE_FILTER_ALL_MULTICAST,
+    ),
+];
 
 /// A software UNDI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Software {
     /// Address of its entry point.
     pub entry: u64,
-    /// It can receive frames to all stations, else all frames.
-    pub broadcast: bool,
+    /// The filters that it has, as flags of the command Receive Filters. That for broadcasts or that for all frames is among them.
+    pub filters: u16,
 }
 
 /// The structure of interface `number` at `address`.
@@ -81,8 +98,13 @@ fn read(bytes: &[u8], address: u64, number: u16) -> Result<Software, UndiError> 
     if number > u16::from_le_bytes([count_low, count_high]) {
         return Err(UndiError::Structure("does not know this interface"));
     }
-    let broadcast = implementation & PXE_ROMID_IMP_BROADCAST_RX_SUPPORTED != 0;
-    if !broadcast && implementation & PXE_ROMID_IMP_PROMISCUOUS_RX_SUPPORTED == 0 {
+    let mut filters = 0;
+    for (bit, filter) in FILTERS {
+        if implementation & bit != 0 {
+            filters |= filter;
+        }
+    }
+    if filters & (OPFLAGS_RECEIVE_FILTER_BROADCAST | OPFLAGS_RECEIVE_FILTER_PROMISCUOUS) == 0 {
         return Err(UndiError::Structure("has no way to receive broadcasts"));
     }
     let entry = bytes
@@ -99,7 +121,7 @@ fn read(bytes: &[u8], address: u64, number: u16) -> Result<Software, UndiError> 
         None
     };
     let entry = entry.ok_or(UndiError::Structure("has no entry point"))?;
-    Ok(Software { entry, broadcast })
+    Ok(Software { entry, filters })
 }
 
 #[cfg(test)]
@@ -143,6 +165,15 @@ mod tests {
     }
 
     #[test]
+    fn filters_are_told_as_the_command_has_them() {
+        // Filtered groups, broadcasts, all frames, all groups are bits 4 to 7.
+        for (implementation, filters) in [(0x20, 2), (0x40, 8), (0xa0, 0x12), (0xf0, 0x1a)] {
+            let read = read(&structure(implementation, 0x40), 0, 0);
+            assert_eq!(read.map(|software| software.filters), Ok(filters));
+        }
+    }
+
+    #[test]
     fn what_is_no_such_structure_is_refused() {
         let good = structure(ABSOLUTE, 7);
         let changed = |offset: usize, value: u8| {
@@ -160,7 +191,7 @@ mod tests {
         refused(&sum(changed(6, 1)), "is older than UNDI 3.1");
         refused(&sum(changed(9, 0)), "is older than UNDI 3.1");
         refused(
-            &structure(PXE_ROMID_IMP_SW_VIRT_ADDR, 7),
+            &structure(PXE_ROMID_IMP_SW_VIRT_ADDR | 0x90, 7),
             "has no way to receive broadcasts",
         );
         assert_eq!(

@@ -20,6 +20,8 @@ struct Machine {
     frame: u32,
     receive_buffers: u16,
     filters: u16,
+    /// Filters that it says it has, and does not take.
+    refused: u16,
     no_media: bool,
     tells_link: bool,
     arriving: VecDeque<Vec<u8>>,
@@ -112,6 +114,9 @@ impl Machine {
                 addresses.station_addr[..6].copy_from_slice(&[2, 0, 0, 0, 0, 7]);
                 answer(cdb, addresses);
             }
+            PxeOpcode::RECEIVE_FILTERS if cdb.op_flags & self.refused != 0 => {
+                return Err(PxeStatcode::DEVICE_FAILURE);
+            }
             PxeOpcode::RECEIVE_FILTERS => self.filters |= cdb.op_flags,
             PxeOpcode::GET_STATUS => {
                 let mut status = PxeDbGetStatus::default();
@@ -168,7 +173,12 @@ fn answer<R>(cdb: &PxeCdb, results: R) {
     unsafe { ptr::with_exposed_provenance_mut::<R>(cdb.db_addr as usize).write_unaligned(results) };
 }
 
-fn opened(broadcast: bool, prepare: impl FnOnce(&mut Machine)) -> Result<Undi, UndiError> {
+fn opened(prepare: impl FnOnce(&mut Machine)) -> Result<Undi, UndiError> {
+    opened_with(OPFLAGS_RECEIVE_FILTER_BROADCAST, prepare)
+}
+
+/// One that has these filters.
+fn opened_with(filters: u16, prepare: impl FnOnce(&mut Machine)) -> Result<Undi, UndiError> {
     machine(|machine| {
         *machine = Machine {
             if_type: 1,
@@ -182,11 +192,11 @@ fn opened(broadcast: bool, prepare: impl FnOnce(&mut Machine)) -> Result<Undi, U
     let commands = Commands { entry, number: 3 };
     // SAFETY: an UNDI, and nobody else in this thread uses it.
     let interface = unsafe { Interface::new(commands, Clock::ticking(1_000_000_000), None) };
-    Undi::start(interface, broadcast, None)
+    Undi::start(interface, filters, None)
 }
 
 fn undi() -> Undi {
-    opened(true, |_| {}).unwrap()
+    opened(|_| {}).unwrap()
 }
 
 fn received(undi: &mut Undi, budget: usize) -> Result<Vec<usize>, Fault> {
@@ -205,7 +215,7 @@ fn send(undi: &mut Undi, byte: u8) -> Result<(), SendError> {
 #[test]
 fn starts_whatever_the_state_and_stops() {
     for state in 0..3 {
-        let undi = opened(true, |machine| machine.state = state).unwrap();
+        let undi = opened(|machine| machine.state = state).unwrap();
         let properties = undi.properties();
         assert_eq!((properties.mac, properties.mtu), ([2, 0, 0, 0, 0, 7], 1500));
         assert_eq!(properties.receive_frames_probe, 56);
@@ -217,12 +227,8 @@ fn starts_whatever_the_state_and_stops() {
         drop(undi);
         assert_eq!(machine(|machine| machine.state), 0);
     }
-    let undi = opened(false, |machine| machine.receive_buffers = 20).unwrap();
-    assert_eq!(
-        machine(|machine| machine.filters),
-        OPFLAGS_RECEIVE_FILTER_ENABLE | OPFLAGS_RECEIVE_FILTER_PROMISCUOUS | 1
-    );
     // It tells.
+    let undi = opened(|machine| machine.receive_buffers = 20).unwrap();
     let properties = undi.properties();
     assert_eq!(
         (properties.receive_frames, properties.receive_frames_probe),
@@ -231,9 +237,28 @@ fn starts_whatever_the_state_and_stops() {
 }
 
 #[test]
+fn all_groups_are_heard_or_everybody_or_this_station() {
+    // This station is bit 0, broadcasts bit 1, everybody bit 3, all groups bit 4; the highest says that they are to be on.
+    for (known, refused, on) in [
+        (0x1a, 0, 0x8013),
+        (0x0a, 0, 0x800b),
+        (0x18, 0, 0x8009),
+        (0x02, 0, 0x8003),
+        (0x1a, 0x10, 0x800b),
+        (0x1a, 0x18, 0x8003),
+        // None is taken, which is no end.
+        (0x1a, 0x01, 0),
+    ] {
+        let undi = opened_with(known, |machine| machine.refused = refused);
+        assert!(undi.is_ok());
+        assert_eq!(machine(|machine| machine.filters), on);
+    }
+}
+
+#[test]
 fn what_does_not_start_is_stopped() {
     let refused = |prepare: fn(&mut Machine)| {
-        let error = opened(true, prepare).err().unwrap();
+        let error = opened(prepare).err().unwrap();
         assert_eq!(machine(|machine| machine.state), 0);
         error
     };
@@ -249,16 +274,15 @@ fn what_does_not_start_is_stopped() {
         PxeOpcode::GET_INIT_INFO,
         PxeOpcode::INITIALIZE,
         PxeOpcode::STATION_ADDRESS,
-        PxeOpcode::RECEIVE_FILTERS,
     ] {
         let code = PxeStatcode::DEVICE_FAILURE;
-        let error = opened(true, |machine| machine.failing = Some((command, code))).err();
+        let error = opened(|machine| machine.failing = Some((command, code))).err();
         assert_eq!(error, Some(UndiError::Command { command, code }));
         assert_eq!(machine(|machine| machine.state), 0, "{command:?}");
     }
     let command = PxeOpcode::GET_STATE;
     let code = PxeStatcode::INVALID_UNDI;
-    let error = opened(true, |machine| machine.dead = true).err();
+    let error = opened(|machine| machine.dead = true).err();
     assert_eq!(error, Some(UndiError::Command { command, code }));
 }
 
@@ -298,6 +322,13 @@ fn errors_are_no_end_but_nothing_else_is_one() {
         assert!(matches!(end, Some(Fault::Misbehaved(_))));
         assert_eq!(machine(|machine| machine.state), 0);
         assert_eq!(send(&mut undi, 1), Err(SendError::Fault(end.unwrap())));
+    }
+    // Of its status, one error is none either, and a busy one is asked again.
+    for code in [PxeStatcode::DEVICE_FAILURE, PxeStatcode::BUSY] {
+        let mut undi = undi();
+        machine(|machine| machine.failing = Some((PxeOpcode::GET_STATUS, code)));
+        assert!(undi.link_up());
+        send(&mut undi, 1).unwrap();
     }
     // One that has been taken from us, and one that does nothing any more.
     let mut taken = undi();
@@ -341,7 +372,7 @@ fn buffers_are_the_drivers_until_it_hands_them_back() {
 
 #[test]
 fn a_full_driver_is_asked_what_has_left() {
-    let mut undi = opened(true, |machine| machine.room = 2).unwrap();
+    let mut undi = opened(|machine| machine.room = 2).unwrap();
     for byte in 0..20 {
         send(&mut undi, byte).unwrap();
     }
@@ -356,7 +387,7 @@ fn the_link_is_what_the_driver_says_if_it_can_tell() {
     machine(|machine| machine.no_media = true);
     assert!(!undi.link_up());
     drop(undi);
-    let mut silent = opened(true, |machine| machine.tells_link = false).unwrap();
+    let mut silent = opened(|machine| machine.tells_link = false).unwrap();
     machine(|machine| machine.no_media = true);
     assert!(silent.link_up());
 }
