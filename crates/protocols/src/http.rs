@@ -53,7 +53,7 @@ pub enum News {
 pub enum Verdict {
     /// EFI_SUCCESS: the token has what there is of the response.
     Success,
-    /// EFI_HTTP_ERROR: the server's status is 400 or more.
+    /// EFI_HTTP_ERROR: the server's status is 300 or more, as EDK II has it. ESXi's loader follows a redirect by this alone.
     HttpError,
     /// EFI_ABORTED: by Cancel, Configure or the end of the instance.
     Aborted,
@@ -150,6 +150,8 @@ struct Conversation {
     /// Bytes of a piece of the body that has come.
     came: Option<usize>,
     end: Option<Result<(), Verdict>>,
+    /// A token was told why no more comes.
+    told: bool,
 }
 
 /// An instance of EFI_HTTP_PROTOCOL, at first not configured.
@@ -236,6 +238,7 @@ impl Http {
             fields: None,
             came: None,
             end: None,
+            told: false,
         });
         self.asking = Some(token);
         Ok(())
@@ -244,8 +247,8 @@ impl Http {
     /// Response. `wants_head`: there is room for the status code; `body`: a buffer, if it is not empty.
     ///
     /// # Errors
-    /// [`Refusal::NotStarted`]; [`Refusal::AccessDenied`] for a token that is in use, and where nothing was asked for;
-    /// [`Refusal::InvalidParameter`] for a body before the head; [`Refusal::OutOfResources`] when too many wait.
+    /// [`Refusal::NotStarted`]; [`Refusal::AccessDenied`] for a token that is in use, where nothing was asked for, and once a token was told
+    /// why no more comes; [`Refusal::InvalidParameter`] for a body before the head; [`Refusal::OutOfResources`] when too many wait.
     pub fn response(
         &mut self,
         token: Token,
@@ -257,7 +260,9 @@ impl Http {
         if self.asking == Some(token) || waiting.any(|one| one.token == token) {
             return Err(Refusal::AccessDenied);
         }
-        let conversation = self.conversation.as_ref().ok_or(Refusal::AccessDenied)?;
+        // Loaders of ESXi and GRUB look at no token's status: only a refusal ends their loops.
+        let conversation = self.conversation.as_ref().filter(|one| !one.told);
+        let conversation = conversation.ok_or(Refusal::AccessDenied)?;
         let begun = conversation.status.is_some() && conversation.fields.is_none();
         if !wants_head && !begun && self.waiting.is_empty() {
             return Err(Refusal::InvalidParameter);
@@ -396,11 +401,12 @@ impl Conversation {
         let wants_body = first.given.is_some() || first.body.is_some();
         let verdict = match (begun, self.came, self.end) {
             (Verdict::Success, None, Some(Err(verdict))) if wants_body => verdict,
-            (Verdict::Success, ..) if self.fields.is_some() && self.status >= Some(400) => {
+            (Verdict::Success, ..) if self.fields.is_some() && self.status >= Some(300) => {
                 Verdict::HttpError
             }
             (begun, ..) => begun,
         };
+        self.told |= !matches!(verdict, Verdict::Success | Verdict::HttpError);
         Answer {
             token: first.token,
             verdict,

@@ -7,13 +7,13 @@ use crate::report::{Failure, succeeded};
 use crate::tftp::{self, Wanted};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ffi::c_void;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use uefi::{Handle, Status};
+use uefi_raw::Boolean;
 use uefi_raw::protocol::network::pxe::{
     PxeBaseCodeIpFilter, PxeBaseCodeIpFilterFlags, PxeBaseCodeUdpOpFlags as Flags,
 };
-use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
+use uefi_raw::protocol::network::snp::{ReceiveFlags, SimpleNetworkProtocol};
 use wireboot_platform::Clock;
 
 /// Its own option, which no other server knows.
@@ -84,9 +84,10 @@ impl Datagrams for Udp {
     }
 }
 
-/// The boot program, which takes over where PXE left off; SNP is used beside.
+/// The boot program, which takes over where PXE left off. It sets filters of SNP, which it has not started; else it reads no datagram.
 pub(crate) fn wds(device: Handle, file: &str, clock: Clock) -> Result<Vec<u8>, Failure> {
-    efi::protocol::<c_void>(device, &SimpleNetworkProtocol::GUID, "SNP on the device")?;
+    let snp: NonNull<SimpleNetworkProtocol> =
+        efi::protocol(device, &SimpleNetworkProtocol::GUID, "SNP on the device")?;
     let base_code = BaseCode::of(device)?;
     let mode = base_code.mode();
     if base_code::option(base_code::raw(&mode.dhcp_ack), 53).is_none() {
@@ -115,6 +116,15 @@ pub(crate) fn wds(device: Handle, file: &str, clock: Clock) -> Result<Vec<u8>, F
         );
         succeeded("SetPackets", status)?;
         succeeded("SetIpFilter", (table.set_ip_filter)(this, &filter))?;
+        let status = (snp.as_ref().receive_filters)(
+            snp.as_ptr(),
+            ReceiveFlags::UNICAST | ReceiveFlags::BROADCAST,
+            ReceiveFlags::empty(),
+            Boolean::FALSE,
+            0,
+            ptr::null(),
+        );
+        succeeded("ReceiveFilters", status)?;
     }
     if base_code::raw(&base_code.mode().dhcp_ack) != base_code::raw(&mode.dhcp_ack) {
         return Err(Failure::Wrong("SetPackets has changed the packet"));

@@ -242,6 +242,15 @@ fn with(
     }
 }
 
+/// Whether the base code is started.
+pub(crate) fn is_started() -> bool {
+    OFFERED.get().is_some_and(|table| {
+        // SAFETY: calls are one at a time, and this one is of another table.
+        let started = unsafe { (*table.mode.get()).started };
+        started.into()
+    })
+}
+
 fn status(refusal: Refusal) -> Status {
     simple_network::status(refusal)
 }

@@ -11,7 +11,6 @@ use core::ffi::c_void;
 use core::ptr;
 use uefi_raw::protocol::network::ip4_config2::{Ip4Config2DataType, Ip4Config2Protocol};
 use uefi_raw::{Event, Guid, Status, guid};
-use wireboot_platform::device_path::NetworkPath;
 use wireboot_platform::variable;
 use wireboot_protocols::Refusal;
 use wireboot_protocols::ip_config::{self, IpConfig, Kind, Settings, Stored};
@@ -34,7 +33,7 @@ pub(crate) fn guid_of(v6: bool) -> Guid {
 }
 
 fn variable_name(station: &Station) -> String {
-    ip_config::name(station.mac, NetworkPath::parse(&station.mac_path).vlan)
+    ip_config::name(station.mac, station.vlan)
 }
 
 /// The settings of one IP version: by DHCP, or else the firmware's own.

@@ -83,7 +83,9 @@ pub struct Station {
     pub prefix_len: u8,
     /// The router of its network.
     pub router: Option<IpAddr>,
-    /// Device path of the card as a network interface, up to its MAC (and VLAN) node, with an end node.
+    /// The VLAN in which the firmware keeps the interface's settings. No path here leads through it: loaders would tag their frames.
+    pub vlan: Option<u16>,
+    /// Device path of the card as a network interface, up to its MAC node, with an end node.
     pub mac_path: Box<[u8]>,
     /// The same with an IPv4 or IPv6 node.
     pub ip_path: Box<[u8]>,

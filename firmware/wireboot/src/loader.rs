@@ -4,6 +4,7 @@ mod connections;
 mod counts;
 mod downloads;
 mod exchanges;
+mod port;
 mod transfers;
 
 use crate::error::Error;
@@ -19,12 +20,14 @@ use counts::Counts;
 use downloads::Downloads;
 use efi_protocols::{Buffer, Failure, Interface, Packets, Resident, Station};
 use exchanges::Exchange;
+use port::LoaderPort;
 use wireboot_fetch::http::Problem;
 use wireboot_fetch::tftp::TftpError;
-use wireboot_fetch::url::{Host, Scheme, Url};
+use wireboot_fetch::url::{Scheme, Url};
 use wireboot_fetch::{Command, FetchError, File, Job, Lease, Lease6, LeaseSource, Leases};
-use wireboot_net::{Duration, Instant, Ipv4Cidr, tap};
+use wireboot_net::{Duration, Instant, Ipv4Cidr};
 use wireboot_platform::device_path::PathBuf;
+use wireboot_platform::pxe::Cached;
 use wireboot_platform::{Handle, Status, random};
 use wireboot_protocols::ip_config::Settings;
 use wireboot_protocols::link::Link;
@@ -32,11 +35,12 @@ use wireboot_protocols::near_end::NearEnd;
 use wireboot_protocols::near_end::tcp::NearTcp;
 use wireboot_protocols::packet;
 use wireboot_protocols::simple_network::MEDIA_HEADER;
+use wireboot_wire::dhcp::{Message, MessageType, Operation, option};
 
 /// Jobs of loaders are numbered from here on: others' late events are not taken for theirs.
 const FIRST_JOB: Job = 1 << 16;
 /// Payload of the frames and packets that loaders send and receive themselves, whatever the link carries: they are written for this.
-const MTU: u16 = 1500;
+pub(crate) const MTU: u16 = 1500;
 /// The length of an IPv6 network's prefix: addresses of DHCPv6 have none, and nearly all networks have this one (RFC 4291, section 2.5.1).
 pub(crate) const PREFIX6: u8 = 64;
 /// How long a server may be silent, as loaders try others themselves.
@@ -63,9 +67,9 @@ pub fn offer(
     path: &PathBuf,
     near_end: bool,
 ) -> Result<Resident, Error> {
-    let (tap, port) = tap(MTU);
-    network.send(Command::Tap(Box::new(tap)))?;
-    let (address, prefix_len) = address(network.leases(), url).ok_or(Error::Nothing)?;
+    let port = LoaderPort::new(network.tap()?).ok_or(Error::Nothing)?;
+    let server = network.server_of(url);
+    let (address, prefix_len) = address(network.leases(), server).ok_or(Error::Nothing)?;
     let lease = network.leases().v4.as_ref().filter(|_| address.is_ipv4());
     let router = lease.and_then(|lease| lease.router).map(IpAddr::V4);
     let interfaces = path.interfaces().ok_or(Error::Nothing)?;
@@ -75,10 +79,13 @@ pub fn offer(
         address,
         prefix_len,
         router,
+        vlan: origin.network.vlan,
         mac_path: interfaces.mac,
         ip_path: interfaces.ip,
     };
-    let packets = packets(origin, network.leases(), url, address.is_ipv6());
+    let firmwares = origin.cached.as_ref().map(of_firmware);
+    let mut packets = packets(firmwares, network.leases(), address, network.mac());
+    name_loader(&mut packets, url, server, address.is_ipv6());
     let by_http = url.scheme() == Scheme::Http;
     let interface = Interface {
         url: url.clone(),
@@ -125,15 +132,15 @@ pub fn offer(
     })
 }
 
-/// The address for a loader, and the length of its network's prefix: of the version that the loader came by, if the URL tells.
-fn address(leases: &Leases, url: &Url) -> Option<(IpAddr, u8)> {
+/// The address for a loader, and the length of its network's prefix: of the version that the loader came by, where its server is known.
+fn address(leases: &Leases, server: Option<IpAddr>) -> Option<(IpAddr, u8)> {
     let v4 = leases.v4.as_ref().map(|lease| {
         let address = lease.address;
         (IpAddr::V4(address.address()), address.prefix_len())
     });
     let v6 = leases.v6.as_ref().and_then(|lease| lease.addresses.first());
     let v6 = v6.map(|address| (IpAddr::V6(*address), PREFIX6));
-    if matches!(url.host(), Host::Address(IpAddr::V6(_))) {
+    if server.is_some_and(|server| server.is_ipv6()) {
         v6.or(v4)
     } else {
         v4.or(v6)
@@ -158,41 +165,82 @@ fn v6_settings(lease: &Lease6) -> Settings {
     }
 }
 
-/// The packets of the DHCP exchange over one version of IP, the firmware's or ours. Those of servers name the loader.
-fn packets(origin: &Origin, leases: &Leases, url: &Url, ipv6: bool) -> Packets {
-    let cached = origin.cached.as_ref();
-    let mut packets = match cached.filter(|cached| cached.station.is_ipv6() == ipv6) {
-        Some(cached) => {
-            let [discover, ack, proxy_offer, pxe_discover, pxe_reply] = cached.raw();
-            Packets {
-                discover,
-                ack,
-                proxy_offer,
-                pxe_discover,
-                pxe_reply,
-            }
-        }
-        None => {
-            let v4 = leases.v4.as_ref().filter(|_| !ipv6);
-            let v4 = v4.map(|lease| [&lease.discover, &lease.ack, &lease.proxy_offer]);
-            let v6 = leases.v6.as_ref().filter(|_| ipv6);
-            let v6 = v6.map(|lease| [&lease.discover, &lease.ack, &lease.proxy_offer]);
-            let raw = v4
-                .or(v6)
-                .map(|all| all.map(|raw| (!raw.is_empty()).then(|| packet::padded(raw))));
-            let [discover, ack, proxy_offer] = raw.unwrap_or_default();
-            Packets {
-                discover,
-                ack,
-                proxy_offer,
-                ..Packets::default()
-            }
-        }
+/// The packets of the firmware's PXE, and the address that they tell.
+fn of_firmware(cached: &Cached) -> (IpAddr, Packets) {
+    let [discover, ack, proxy_offer, pxe_discover, pxe_reply] = cached.raw();
+    let packets = Packets {
+        discover,
+        ack,
+        proxy_offer,
+        pxe_discover,
+        pxe_reply,
     };
+    (cached.station, packets)
+}
+
+/// The packets of the DHCP exchange that has brought `address`: the firmware's or ours.
+fn packets(
+    firmwares: Option<(IpAddr, Packets)>,
+    leases: &Leases,
+    address: IpAddr,
+    mac: [u8; 6],
+) -> Packets {
+    if let Some((_, packets)) = firmwares.filter(|(told, _)| *told == address) {
+        return packets;
+    }
+    let made;
+    let raw = match (address, &leases.v4, &leases.v6) {
+        (IpAddr::V4(_), Some(lease), _) => {
+            let ack = if lease.ack.is_empty() {
+                made = made_ack(lease, mac);
+                &made
+            } else {
+                &lease.ack
+            };
+            [&lease.discover, ack, &lease.proxy_offer]
+        }
+        (IpAddr::V6(_), _, Some(lease)) => [&lease.discover, &lease.ack, &lease.proxy_offer],
+        _ => return Packets::default(),
+    };
+    let raw = raw.map(|raw| (!raw.is_empty()).then(|| packet::padded(raw)));
+    let [discover, ack, proxy_offer] = raw;
+    Packets {
+        discover,
+        ack,
+        proxy_offer,
+        ..Packets::default()
+    }
+}
+
+/// An acknowledgement that tells a lease whose own is not known, as HTTP Boot's: without any, loaders have no use for a base code.
+fn made_ack(lease: &Lease, mac: [u8; 6]) -> Vec<u8> {
+    let mut ack = Message::request(MessageType::Ack, 0, mac);
+    ack.operation = Operation::Reply;
+    ack.yiaddr = lease.address.address();
+    ack.siaddr = lease.next_server.unwrap_or(ack.siaddr);
+    let mask = [lease.address.netmask()];
+    for (code, addresses) in [
+        (option::SUBNET_MASK, mask.as_slice()),
+        (option::ROUTERS, lease.router.as_slice()),
+        (option::DNS_SERVERS, lease.dns.as_slice()),
+    ] {
+        if !addresses.is_empty() {
+            ack.options.set_addresses(code, addresses);
+        }
+    }
+    ack.emit()
+}
+
+/// Has the packets of servers name the loader, where its server is known.
+fn name_loader(packets: &mut Packets, url: &Url, server: Option<IpAddr>, ipv6: bool) {
     if !ipv6 {
         packets.each(packet::end_options);
     }
-    let file = url.resource().trim_start_matches('/');
+    let file = match url.scheme() {
+        Scheme::Http => url.resource().trim_start_matches('/'),
+        // A slash at its beginning is DHCP's: there are servers to which it makes another file.
+        Scheme::Tftp => url.resource(),
+    };
     // Loaders look for their server in the boot server's reply first, then in the proxy's offer.
     let named = [
         &mut packets.ack,
@@ -200,17 +248,12 @@ fn packets(origin: &Origin, leases: &Leases, url: &Url, ipv6: bool) -> Packets {
         &mut packets.pxe_reply,
     ];
     for packet in named.into_iter().flatten() {
-        match url.host() {
-            Host::Address(IpAddr::V4(server)) if !ipv6 => {
-                packet::name_file(packet, *server, file);
-            }
-            Host::Address(server) if ipv6 => {
-                packet::name_file6(packet, *server, file);
-            }
+        match server {
+            Some(IpAddr::V4(server)) if !ipv6 => packet::name_file(packet, server, file),
+            Some(server) if ipv6 => packet::name_file6(packet, server, file),
             _ => {}
         }
     }
-    packets
 }
 
 fn failure(error: &FetchError) -> Failure {
@@ -374,5 +417,109 @@ impl efi_protocols::Network for SharedLoaderNetwork {
         let network = &mut *self.0.borrow_mut();
         network.network.let_go();
         network.lose_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+    use core::net::Ipv4Addr;
+
+    const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
+
+    fn lease() -> Lease {
+        let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 5), 24);
+        Lease {
+            router: Some(SERVER),
+            dns: [SERVER].into(),
+            next_server: Some(SERVER),
+            ..Lease::new(address, LeaseSource::Firmware)
+        }
+    }
+
+    fn of_lease(lease: Lease, firmwares: Option<(IpAddr, Packets)>) -> Packets {
+        let address = lease.address.address().into();
+        packets(firmwares, &lease.into(), address, MAC)
+    }
+
+    fn parsed(packet: Option<packet::Packet>) -> Message {
+        Message::parse(&packet.unwrap()).unwrap()
+    }
+
+    /// HTTP Boot tells none.
+    #[test]
+    fn a_lease_without_an_acknowledgement_gets_one() {
+        let lease = lease();
+        let ack = parsed(of_lease(lease.clone(), None).ack);
+        assert_eq!(ack.operation, Operation::Reply);
+        assert_eq!(ack.message_type(), Some(MessageType::Ack));
+        assert_eq!((ack.siaddr, ack.mac()), (SERVER, Some(MAC)));
+        let told = Lease::from_packets(&ack.emit(), None, None).unwrap();
+        assert_eq!(told.address, lease.address);
+        assert_eq!((told.router, told.dns), (lease.router, lease.dns));
+        let bare = Lease::new(lease.address, LeaseSource::Firmware);
+        let ack = parsed(of_lease(bare, None).ack);
+        assert_eq!(ack.options.get(option::ROUTERS), None);
+        assert_eq!(ack.options.get(option::DNS_SERVERS), None);
+    }
+
+    /// The firmware has another address than DHCP has given since.
+    #[test]
+    fn an_acknowledgement_tells_the_address_in_use() {
+        let firmwares = |of: [u8; 4]| {
+            let ack = Some([7; packet::PACKET]);
+            let packets = Packets {
+                ack,
+                ..Packets::default()
+            };
+            Some((of.into(), packets))
+        };
+        let same = of_lease(lease(), firmwares([10, 0, 0, 5]));
+        assert_eq!(same.ack, Some([7; packet::PACKET]));
+        let other = of_lease(lease(), firmwares([10, 0, 0, 6]));
+        assert_eq!(parsed(other.ack).yiaddr, lease().address.address());
+    }
+
+    #[test]
+    fn packets_name_the_loader_as_dhcp_does() {
+        let named = |url: &str, server: Option<IpAddr>| {
+            let mut packets = of_lease(lease(), None);
+            name_loader(&mut packets, &Url::parse(url).unwrap(), server, false);
+            let ack = parsed(packets.ack);
+            (ack.siaddr, ack.boot_file().unwrap_or_default().to_string())
+        };
+        let other = Ipv4Addr::new(10, 0, 0, 9);
+        for file in ["shimx64.efi", "/tftpboot/shimx64.efi"] {
+            let url = Url::from_boot_file(other, file).unwrap();
+            let expected = (other, file.to_string());
+            assert_eq!(named(url.as_str(), Some(other.into())), expected);
+        }
+        let by_http = named("http://10.0.0.9/a/b.efi", Some(other.into()));
+        assert_eq!(by_http, (other, "a/b.efi".to_string()));
+        // By its name, of which the address is known where the file came by TFTP.
+        let url = "tftp://boot.example/a.efi";
+        let by_name = named(url, Some(other.into()));
+        assert_eq!(by_name, (other, "a.efi".to_string()));
+        assert_eq!(named(url, None), (SERVER, String::new()));
+    }
+
+    #[test]
+    fn the_address_is_of_the_servers_version() {
+        let six = "fd00::5".parse().unwrap();
+        let both = Leases {
+            v6: Some(Lease6 {
+                addresses: [six].into(),
+                ..Lease6::new(LeaseSource::Dhcp)
+            }),
+            ..Leases::from(lease())
+        };
+        let of = |server: Option<&str>| {
+            let server = server.map(|server| server.parse().unwrap());
+            address(&both, server).unwrap().0
+        };
+        assert_eq!(of(Some("fd00::1")), IpAddr::V6(six));
+        assert!(of(Some("10.0.0.1")).is_ipv4() && of(None).is_ipv4());
     }
 }

@@ -6,14 +6,20 @@ mod location;
 
 use crate::card::{self, AnyNic, Card, NativeNic, Taken};
 use crate::error::Error;
+use crate::loader::MTU;
 use crate::settings::Settings;
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 pub use ap_task::ApStats;
 pub(crate) use ap_task::instant;
+use core::cell::Cell;
+use core::net::IpAddr;
 use location::{EngineLocation, LostTasks, Started};
-use wireboot_fetch::{Command, Event, Floor, Leases};
+use wireboot_fetch::url::{Host, Url};
+use wireboot_fetch::{Command, Event, File, Floor, Leases};
+use wireboot_net::{TapPort, tap};
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Fault, Nic};
 use wireboot_platform::claim::lent::Lent;
@@ -31,6 +37,9 @@ const AWAKE: u64 = 3_000;
 /// The same while a lease or a file has been asked for and nothing is known of it, in microseconds: when the answer comes, the network stands
 /// still until something is done with it, and a tick would cost more than a tenth of the time that 64 MB take.
 const AWAKE_FOR_ANSWER: u64 = 30_000;
+
+/// Where a loader's link finds the port of its tap, and that of another one later.
+pub(crate) type PortPlace = Rc<Cell<Option<Box<TapPort>>>>;
 
 /// How long the link is waited for before the console says so, in microseconds.
 const SILENT: u64 = 1_500_000;
@@ -54,6 +63,10 @@ pub struct Network {
     interface: Box<[u8]>,
     /// The last leases that the service has told of or was given, also for a service that is started anew.
     leases: Leases,
+    /// URLs of files that have come by TFTP, and the address that each came from.
+    servers: Vec<(String, IpAddr)>,
+    /// `None` without a tap.
+    port_place: Option<PortPlace>,
     /// As the service has last told, once it has a tap.
     link_up: bool,
     idle_timer: IdleTimer,
@@ -178,6 +191,8 @@ impl Network {
             mac,
             interface: card.path().into(),
             leases: Leases::default(),
+            servers: Vec::new(),
+            port_place: None,
             link_up: true,
             idle_timer: IdleTimer::new(),
             idle_micros: 0,
@@ -221,6 +236,32 @@ impl Network {
     /// The leases in use, as far as they have come.
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
+    /// The address of the URL's server; of one with a name, that from which the file has come by TFTP.
+    pub(crate) fn server_of(&self, url: &Url) -> Option<IpAddr> {
+        if let Host::Address(address) = url.host() {
+            return Some(*address);
+        }
+        let mut servers = self.servers.iter();
+        let (_, server) = servers.rfind(|(of, _)| of == url.as_str())?;
+        Some(*server)
+    }
+
+    /// Puts a tap on the link, and its port into the place that is returned; so it does again when the service is started anew.
+    pub(crate) fn tap(&mut self) -> Result<PortPlace, Error> {
+        let place = self.port_place.get_or_insert_default().clone();
+        if let Some(command) = self.new_tap() {
+            self.send(command)?;
+        }
+        Ok(place)
+    }
+
+    fn new_tap(&self) -> Option<Command> {
+        let place = self.port_place.as_ref()?;
+        let (tap, port) = tap(MTU);
+        place.set(Some(Box::new(port)));
+        Some(Command::Tap(Box::new(tap)))
     }
 
     /// Whether the link is up, as far as a service with a tap has told.
@@ -328,6 +369,16 @@ impl Network {
                 result: Ok(leases), ..
             } => self.leases = (**leases).clone(),
             Event::Link { up } => self.link_up = *up,
+            // What a loader reads is its own matter.
+            Event::Done {
+                result:
+                    Ok(File {
+                        url,
+                        server: Some(server),
+                        ..
+                    }),
+                ..
+            } if self.port_place.is_none() => self.servers.push((url.clone(), *server)),
             _ => {}
         }
         Some(event)
@@ -429,10 +480,10 @@ impl Network {
             events,
         } = EngineLocation::start(nic, self.vlan, self.clock, Vec::new());
         (self.location, self.commands, self.events) = (location, commands, events);
-        // Without a tap, which was lost with the old one.
+        // As a service begins.
         self.link_up = true;
         let leases = self.leases.clone().commands();
-        let mut commands = self.floor().into_iter().chain(leases);
+        let mut commands = self.floor().into_iter().chain(self.new_tap()).chain(leases);
         commands.try_for_each(|command| self.send(command))
     }
 

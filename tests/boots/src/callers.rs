@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use regex::Regex;
@@ -14,7 +14,7 @@ use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::fixture::{Fixture, MACHINE, boot_program, callers_program, expect};
+use crate::fixture::{Fixture, MACHINE, boot_program, callers_program, expect, faulty_program};
 
 /// Answers that the specification gives, over either version of IP.
 const PASSED: usize = 212;
@@ -142,18 +142,68 @@ pub(crate) fn file_comes_anew(lab: &Lab) -> Result<()> {
     let program = keeper(&fixture, &format!("tftp://{SERVER}/callers.efi"))?;
     fixture.boot_from_stick(&program)?;
     let _server = fixture.serve_program(&program, &[])?;
-    let file = fs::read(fixture.system.directory.join(FILE))?;
-    let listener = TcpListener::bind((SERVER, 8080)).context("listening")?;
-    let served = thread::spawn(move || {
-        [file.len() / 2, file.len()]
-            .into_iter()
-            .try_for_each(|len| answer(&listener, &file, len))
-    });
+    let answers = answer_twice(&fixture, |len| [len / 2, len])?;
     let mut machine = fixture.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     gets(&fixture, &mut machine, &["shim"])?;
-    let served = served.join().map_err(|_| anyhow!("serving {FILE}"))?;
-    served.with_context(|| format!("serving {FILE}"))
+    are_given(answers)
+}
+
+/// The body breaks off. GRUB looks at no status of a token, and asks for the rest until it is refused.
+pub(crate) fn body_breaks_off(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    let jobs = http_jobs(&["grub-http"], &format!("{SERVER}:8080"));
+    prepare(&fixture, &jobs)?;
+    let program = keeper(&fixture, &format!("http://{SERVER}/callers.efi"))?;
+    fixture.boot_from_stick(&program)?;
+    let _server = fixture.serve_program(&program, &[])?;
+    // HEAD, then GET.
+    let answers = answer_twice(&fixture, |len| [0, len / 2])?;
+    let mut machine = fixture.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    expect(&mut machine, "callers: grub-http .*: a later Response: ")?;
+    expect(&mut machine, "callers: done, 1 of 1 failed")?;
+    are_given(answers)
+}
+
+/// The engine's processor is lost under a loader, in the middle of a file. That comes all the same, and the loader's own frames go on.
+pub(crate) fn processor_is_lost(lab: &Lab) -> Result<()> {
+    const VERBS: [&str; 2] = ["openbsd", "freebsd-snp"];
+    let mut fixture = Fixture::new(lab)?;
+    prepare(&fixture, &jobs(&VERBS))?;
+    let program = keeper(&fixture, &format!("tftp://{SERVER}/callers.efi"))?;
+    embed::configuration(&faulty_program()?, "network wireboot\n", &program)?;
+    let configuration = fixture.system.directory.join("wireboot.conf");
+    let text = fs::read_to_string(&configuration)?;
+    fs::write(&configuration, format!("{text}options fault=engine\n"))?;
+    fixture.boot_from_stick(&program)?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
+    expect(&mut machine, "starting efi .* over wireboot's network")?;
+    expect(
+        &mut machine,
+        r"wireboot: warning: processor 1 is lost \(panicked at",
+    )?;
+    gets(&fixture, &mut machine, &VERBS)?;
+    expect(&mut machine, "callers: done, 0 of 2 failed").map(drop)
+}
+
+type Answers = JoinHandle<io::Result<()>>;
+
+/// Has a server at port 8080 take two requests for the file, and give so many bytes of it each time.
+fn answer_twice(fixture: &Fixture<'_>, lengths: fn(usize) -> [usize; 2]) -> Result<Answers> {
+    let file = fs::read(fixture.system.directory.join(FILE))?;
+    let listener = TcpListener::bind((SERVER, 8080)).context("listening")?;
+    Ok(thread::spawn(move || {
+        lengths(file.len())
+            .into_iter()
+            .try_for_each(|len| answer(&listener, &file, len))
+    }))
+}
+
+fn are_given(answers: Answers) -> Result<()> {
+    let given = answers.join().map_err(|_| anyhow!("serving {FILE}"))?;
+    given.with_context(|| format!("serving {FILE}"))
 }
 
 /// Takes a request, and answers with so many bytes of the file.

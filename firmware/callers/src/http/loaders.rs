@@ -119,6 +119,7 @@ fn esxis_child(device: Handle, clock: Clock) -> Result<Http, Failure> {
         },
         clock,
         fields: &[(c"User-Agent", c"esx-boot/2.0")],
+        heedless: true,
     })
 }
 
@@ -162,6 +163,7 @@ pub(crate) fn grub(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, F
         },
         clock,
         fields: &[(c"Accept", c"*/*"), (c"User-Agent", c"UefiHttpBoot/1.0")],
+        heedless: true,
     };
     http.request(HttpMethod::HEAD, url, host(url))?;
     let told = http.first(&mut [])?.size()?;
@@ -205,6 +207,7 @@ pub(crate) fn shim(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>, F
             },
             clock,
             fields: &[(c"Accept", c"*/*"), (c"User-Agent", c"UefiHttpBoot/1.0")],
+            heedless: false,
         })
     };
     let mut first = vec![0; SHIMS_PIECE];
@@ -253,6 +256,7 @@ pub(crate) fn freebsd(device: Handle, url: &str, clock: Clock) -> Result<Vec<u8>
         },
         clock,
         fields: &[(c"Connection", c"close"), (c"Accept", c"*/*")],
+        heedless: false,
     };
     let request = http.request(HttpMethod::GET, url, host(url))?;
     let head @ Head { polls, .. } = http.first(&mut [])?;

@@ -28,6 +28,8 @@ pub(super) fn walk(walk: &mut Walk, device: Handle, _: Clock) -> Result<(), Fail
     let nulls: *const SimpleNetworkProtocol = ptr::null();
     let stopped = &[Status::NOT_STARTED][..];
     let early = &[Status::DEVICE_ERROR][..];
+    // While that is started, filters may be set at any time, as where both are EDK II's or iPXE's.
+    let beside_base_code = &[Status::DEVICE_ERROR, Status::SUCCESS];
     let mut back: *mut c_void = ptr::null_mut();
     let mut room = [0_u8; 64];
     let mut len = room.len();
@@ -93,7 +95,7 @@ pub(super) fn walk(walk: &mut Walk, device: Handle, _: Clock) -> Result<(), Fail
         walk.expect(
             "SNP ReceiveFilters too early",
             filters(ReceiveFlags::UNICAST),
-            early,
+            beside_base_code,
         );
         walk.expect("SNP Initialize", (table.initialize)(this, 0, 0), SUCCESS);
         walk.expect(

@@ -257,6 +257,7 @@ pub(super) fn offer(fake: &Fake) -> uefi::Result<Resident> {
         address: STATION.into(),
         prefix_len: 24,
         router: None,
+        vlan: None,
         mac_path: path.clone(),
         ip_path: path,
     };

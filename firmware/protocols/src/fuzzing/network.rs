@@ -199,6 +199,7 @@ impl Network for Fake {
             url: String::new(),
             memory,
             len,
+            server: None,
             stats: Stats::default(),
         })
     }

@@ -4,7 +4,7 @@ use super::{LoaderNetwork, PATIENCE, failure};
 use crate::error::Error;
 use efi_protocols::{Buffer, Failure};
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{Command, Event, File};
+use wireboot_fetch::{Command, Event, File, Job};
 use wireboot_net::Memory;
 use wireboot_platform::memory;
 
@@ -16,13 +16,9 @@ enum Outcome {
 impl LoaderNetwork {
     /// Downloads `url` to `buffer` where the server tells that it fits; else, and where the transfer begins anew, to memory of ours. Stops as soon
     /// as the size is known when that does not fit, or when there is no buffer. Afterwards nobody has that, unless it is the file's memory.
+    /// Where the processor that runs the network is lost, it begins anew without it.
     fn transfer(&mut self, url: &Url, mut buffer: Option<Buffer>) -> Result<Outcome, Failure> {
-        let wanted = self.next_job();
-        self.tell(Command::Get {
-            job: wanted,
-            url: url.as_str().into(),
-            patience: PATIENCE,
-        })?;
+        let mut wanted = self.get(url)?;
         let room = buffer.as_ref().map(|buffer| buffer.len() as u64);
         let mut size = None;
         let mut cancelled = false;
@@ -35,7 +31,11 @@ impl LoaderNetwork {
                 }
                 // Lost or dead: nobody has the buffer any more.
                 self.lose_all();
-                return Err(Failure::Device);
+                if !matches!(error, Error::Processor) {
+                    return Err(Failure::Device);
+                }
+                wanted = self.get(url)?;
+                (size, cancelled) = (None, false);
             }
             match self.network.event() {
                 Some(Event::NeedMemory { job, bytes }) if job == wanted => {
@@ -77,6 +77,17 @@ impl LoaderNetwork {
                 None => self.network.idle(),
             }
         }
+    }
+
+    /// Begins to download `url`.
+    fn get(&mut self, url: &Url) -> Result<Job, Failure> {
+        let job = self.next_job();
+        self.tell(Command::Get {
+            job,
+            url: url.as_str().into(),
+            patience: PATIENCE,
+        })?;
+        Ok(job)
     }
 
     /// Sends a command. Where that fails, all that ran is lost.

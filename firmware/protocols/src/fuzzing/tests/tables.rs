@@ -333,6 +333,30 @@ fn a_bad_call_resets_nothing() {
     loader.finish();
 }
 
+/// WDS' client sets them beside the base code, and has not started the interface.
+#[test]
+fn filters_may_be_set_while_the_base_code_is_started() {
+    let loader = Loader::new(&[]);
+    let (snp, base_code) = (loader.snp, loader.base_code);
+    // SAFETY: the tables are on their handles; there is no list.
+    unsafe {
+        let set = || {
+            let none = ReceiveFlags::empty();
+            ((*snp).receive_filters)(snp, ReceiveFlags::UNICAST, none, NO, 0, ptr::null())
+        };
+        assert_eq!(set(), Status::SUCCESS);
+        assert_eq!(((*snp).start)(snp), Status::SUCCESS);
+        assert_eq!(set(), Status::SUCCESS);
+        assert_eq!(((*base_code).stop)(base_code), Status::SUCCESS);
+        assert_eq!(set(), Status::DEVICE_ERROR);
+        assert_eq!(((*snp).stop)(snp), Status::SUCCESS);
+        assert_eq!(set(), Status::NOT_STARTED);
+        assert_eq!(((*base_code).start)(base_code, NO), Status::SUCCESS);
+        assert_eq!(set(), Status::SUCCESS);
+    }
+    loader.finish();
+}
+
 /// Some loaders give the base code its own packets back.
 #[test]
 fn packets_of_the_mode_may_be_given_back() {
