@@ -109,6 +109,11 @@ pub(crate) enum Error {
     /// What was taken for the firmware's timer has not ticked.
     #[error("the only interrupt that the firmware handles did not come: it is not its timer's")]
     NotTicked,
+    /// Frames that are measured have no tag.
+    #[error(
+        "this machine is in VLAN {0}, and frames are measured without a tag: connect it to a port of the switch that has this VLAN untagged"
+    )]
+    Vlan(u16),
     /// Nobody names a boot file.
     #[error("neither DHCP nor the URL that this program came from names a boot file")]
     NoBootFile,
@@ -169,7 +174,7 @@ impl Error {
             | Self::NoAnswer(_)
             | Self::Throughput(_) => Status::NO_RESPONSE,
             Self::Options { .. } => Status::INVALID_PARAMETER,
-            Self::Trace(_) => Status::UNSUPPORTED,
+            Self::Trace(_) | Self::Vlan(_) => Status::UNSUPPORTED,
             Self::NoServer
             | Self::NoTftp
             | Self::NoBootFile

@@ -1,8 +1,12 @@
 //! What checks work with.
 
+use crate::cards::Linked;
 use crate::options::Options;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use wireboot_boot::card::{self, Card};
+use wireboot_boot::driver::Driver;
+use wireboot_boot::error::Error as BootError;
 use wireboot_boot::origin::Origin;
 use wireboot_platform::Clock;
 use wireboot_platform::image::LoadedSelf;
@@ -16,6 +20,8 @@ pub(crate) struct Examination<'a> {
     /// What the firmware knew of the network then.
     pub origin: &'a Origin,
     pub clock: Clock,
+    /// Which card has a link.
+    pub linked: Linked,
     /// What was measured so far.
     pub report: Report,
     /// Files that belong to it, by name and content: `boot.pcapng`. They are kept where the report is kept on a disk.
@@ -37,10 +43,17 @@ impl<'a> Examination<'a> {
             image,
             origin,
             clock,
+            linked: Linked::default(),
             report: Report::new(),
             files: Vec::new(),
             restored: true,
         }
+    }
+
+    /// The card that this program came by, else the first that has a link. `driver`: whose; where that is `None`, wireboot's if it has one.
+    pub(crate) fn card(&self, driver: Option<Driver>) -> Result<Card, BootError> {
+        let cards = card::all(self.origin, driver)?;
+        self.linked.choose(cards, self.clock)
     }
 
     /// Tells that a check, or a part of it, measured nothing.

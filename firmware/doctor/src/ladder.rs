@@ -25,7 +25,9 @@ mod upload;
 pub(crate) mod wire;
 mod work;
 
+use crate::cards::Linked;
 use crate::error::{Error, refused};
+use crate::vlan;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -104,9 +106,10 @@ const LINK: u64 = 5_000_000;
 /// Measures what the options in `text` say, and tells.
 ///
 /// # Errors
-/// When the options are not understood, or there is no card, address or sender.
+/// When the options are not understood, there is no card, address or sender, or the machine is in a VLAN.
 pub(crate) fn run(text: &str, origin: &Origin, clock: Clock) -> Result<(), Error> {
     let options = Options::parse(text)?;
+    vlan::ensure_none(origin)?;
     let mut run = LadderRun::open(&options, origin, clock)?;
     for round in 1..=options.rounds {
         log::info!("round {round} of {}", options.rounds);
@@ -153,7 +156,7 @@ impl<'o> LadderRun<'o> {
     /// Finds the interface and an address.
     fn open(options: &'o Options, origin: &'o Origin, clock: Clock) -> Result<Self, Error> {
         let cards = card::all(origin, Some(NicDriver::Native))?;
-        let card = cards.into_iter().next().ok_or(BootError::NoInterface)?;
+        let card = Linked::default().choose(cards, clock)?;
         let Card::Native(interface) = &card else {
             return Err(BootError::NoInterface.into());
         };

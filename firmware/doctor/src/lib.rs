@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+mod cards;
 mod checks;
 mod command;
 mod delivery;
@@ -22,6 +23,7 @@ pub mod pcapng;
 mod record;
 mod runner;
 mod throughput;
+mod vlan;
 
 use command::Command;
 use error::Error;

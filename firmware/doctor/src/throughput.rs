@@ -2,19 +2,20 @@
 
 use crate::error::{Error, refused};
 use crate::escape::is_ended;
+use crate::examination::Examination;
+use crate::vlan;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use core::cell::Cell;
 use core::net::IpAddr;
-use wireboot_boot::card::{self, AnyNic, Card, Taken};
+use wireboot_boot::card::{Card, Taken};
 use wireboot_boot::driver::Driver;
 use wireboot_boot::engine::{self, Cable};
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::Network;
 use wireboot_boot::origin::Origin;
-use wireboot_boot::settings::Settings;
 use wireboot_boot::source;
 use wireboot_fetch::Leases;
 use wireboot_iperf::{Limit, Test, Watch};
@@ -40,7 +41,7 @@ const SHOWN: u64 = 1_000_000;
 /// A card with an address, taken from the firmware. Dropping it gives the card back.
 pub(crate) struct Measurer {
     /// Always there, but while a test has it.
-    nic: Option<AnyNic>,
+    nic: Option<Cable>,
     driver: &'static str,
     /// Dropped behind the NIC, whose memory belongs to the device.
     _claim: Option<Claim>,
@@ -50,21 +51,20 @@ pub(crate) struct Measurer {
 }
 
 impl Measurer {
-    /// Takes the card that the machine came by, or the first; with an address of the version of IP that `server` has.
+    /// Takes the card that the machine came by, or the first that has a link; with an address of the version of IP that `server` has.
     pub(crate) fn open(
-        origin: &Origin,
+        examination: &Examination<'_>,
         driver: Option<Driver>,
         server: IpAddr,
-        clock: Clock,
     ) -> Result<Self, Error> {
+        let (origin, clock) = (examination.origin, examination.clock);
         let (memory, _) =
             memory::download_buffer(MEMORY).map_err(refused("memory for the data"))?;
-        let cards = card::all(origin, driver)?;
-        let card = cards.into_iter().next().ok_or(BootError::NoInterface)?;
+        let card = examination.card(driver)?;
         let leases = leases(&card, origin, server, clock)?;
         let taken = take(&card, clock)?;
         Ok(Self {
-            nic: Some(taken.nic),
+            nic: Some(vlan::cable(taken.nic, origin)),
             driver: taken.driver,
             _claim: taken.claim,
             leases,
@@ -114,7 +114,7 @@ pub(crate) fn take(card: &Card, clock: Clock) -> Result<Taken, Error> {
 fn leases(card: &Card, origin: &Origin, server: IpAddr, clock: Clock) -> Result<Leases, Error> {
     let mut leases = origin.leases.clone();
     if !leases.have_version_of(server) {
-        let network = Network::open(card, LINK, &Settings::default(), clock)?;
+        let network = Network::open(card, LINK, &vlan::settings(origin), clock)?;
         let mut fetcher = Fetcher::new(network);
         source::take_lease_for(&mut fetcher, origin, Some(server))?;
         leases = fetcher.leases().clone();
@@ -129,15 +129,15 @@ fn leases(card: &Card, origin: &Origin, server: IpAddr, clock: Clock) -> Result<
 
 /// Runs one test on `nic`, which it gives back.
 fn measure(
-    nic: AnyNic,
+    nic: Cable,
     leases: &Leases,
     test: &Test,
     region: &Region,
     clock: Clock,
-) -> (AnyNic, Result<Throughput, Error>) {
-    let mut engine = Engine::new(engine::cable(nic), random::seed().0);
+) -> (Cable, Result<Throughput, Error>) {
+    let mut engine = Engine::new(nic, random::seed().0);
     let measured = turns(&mut engine, leases, test, region, clock);
-    (engine.into_nic().into_nic(), measured)
+    (engine.into_nic(), measured)
 }
 
 fn turns(

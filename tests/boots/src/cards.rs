@@ -8,6 +8,7 @@ use serde_json::json;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
+use wireboot_lab::qemu::RunningMachine;
 
 use crate::fixture::{Fixture, boot_program, expect};
 use crate::system;
@@ -131,6 +132,53 @@ pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
     )?;
     expect(&mut machine, "wireboot: .*52:54:00:77:00:02")?;
     fixture.fetched_right(&mut machine)
+}
+
+/// The first card's network gives addresses, and does not lead to the server: what the load options name comes by the second.
+pub(crate) fn first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    fixture.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
+    add_card_elsewhere(&mut fixture)?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = goes_on_with_the_second_card(&fixture)?;
+    fixture.fetched_right(&mut machine)
+}
+
+/// The same for an embedded configuration.
+pub(crate) fn embedded_first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    let program = fixture.lab.scratch().join("embedded.efi");
+    let text = format!(
+        "title Test system\nlinux http://10.77.0.1/linux\ninitrd http://10.77.0.1/system.cpio\n\
+         initrd http://10.77.0.1/data.cpio\noptions {}\n",
+        system::OPTIONS
+    );
+    embed::configuration(&boot_program()?, &text, &program)?;
+    fixture.boot_from_stick(&program)?;
+    add_card_elsewhere(&mut fixture)?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = goes_on_with_the_second_card(&fixture)?;
+    fixture.arrives(&mut machine)
+}
+
+/// A card on a network with a DHCP server and nothing else, before the one with the server in the order of PCI.
+fn add_card_elsewhere(fixture: &mut Fixture<'_>) -> Result<()> {
+    add_idle_card(fixture)?;
+    let hub = fixture.machine.extra.iter_mut();
+    let mut hub = hub.filter(|argument| *argument == "hubport,id=idle,hubid=0");
+    *hub.next().context("the idle card")? = "user,id=idle,restrict=on".into();
+    Ok(())
+}
+
+fn goes_on_with_the_second_card(fixture: &Fixture<'_>) -> Result<RunningMachine> {
+    let mut machine = fixture.start()?;
+    expect(&mut machine, r"wireboot: address 10\.0\.2\.15/24 \(DHCP\)")?;
+    expect(
+        &mut machine,
+        "wireboot: going on with the next network card",
+    )?;
+    Ok(machine)
 }
 
 /// The server is in VLAN 5.

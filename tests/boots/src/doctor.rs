@@ -867,7 +867,7 @@ pub(crate) fn uncached_memory(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn has_all_frames(report: &Report) -> Result<()> {
+pub(crate) fn has_all_frames(report: &Report) -> Result<()> {
     has_frames_of(report, &[DRIVER, SNP, MNP])
 }
 
@@ -935,7 +935,7 @@ fn short_examination(lab: &Lab) -> Result<PathBuf> {
 }
 
 /// A doctor.efi that makes these checks.
-fn examination_of(lab: &Lab, checks: &str) -> Result<PathBuf> {
+pub(crate) fn examination_of(lab: &Lab, checks: &str) -> Result<PathBuf> {
     let program = lab.scratch().join("short.efi");
     embed::configuration(&doctor_program()?, &format!("{checks}\n"), &program)?;
     Ok(program)
@@ -1089,7 +1089,7 @@ fn report_in(root: &Folder<'_, '_>, name: &str) -> Result<Report> {
 }
 
 /// The only file there is the report of the lab's machine.
-fn sole_report(reports: &Path) -> Result<Report> {
+pub(crate) fn sole_report(reports: &Path) -> Result<Report> {
     let files = fs::read_dir(reports)?.collect::<io::Result<Vec<_>>>()?;
     let [file] = files.as_slice() else {
         bail!("{} files in {}", files.len(), reports.display());

@@ -8,6 +8,7 @@ mod callers;
 mod cards;
 mod controllers;
 mod doctor;
+mod doctor_cards;
 mod failures;
 mod firmware_drivers;
 mod fixture;
@@ -108,6 +109,14 @@ const CASES: &[(&str, Case)] = &[
     ("stick_with_a_router_alone", stick::with_a_router_alone),
     ("ipv6_is_a_black_hole", two_versions::ipv6_is_a_black_hole),
     ("ipv4_leads_nowhere", two_versions::ipv4_leads_nowhere),
+    (
+        "the_slower_version_leads_there",
+        two_versions::the_slower_version_leads_there,
+    ),
+    (
+        "the_slower_version_has_the_name",
+        two_versions::the_slower_version_has_the_name,
+    ),
     ("small_link_is_told", paths::small_link_is_told),
     ("small_link_swallows", paths::small_link_swallows),
     ("small_link_http_with_icmp", |lab| {
@@ -262,6 +271,14 @@ const CASES: &[(&str, Case)] = &[
         "beside_a_guest_that_breaks_its_rings",
         lying_card::beside_a_hostile_guest,
     ),
+    (
+        "first_card_leads_elsewhere",
+        cards::first_card_leads_elsewhere,
+    ),
+    (
+        "embedded_first_card_leads_elsewhere",
+        cards::embedded_first_card_leads_elsewhere,
+    ),
     ("in_a_vlan", cards::in_a_vlan),
     ("in_an_embedded_vlan", cards::in_an_embedded_vlan),
     ("over_an_rtl8139", firmware_drivers::over_an_rtl8139),
@@ -350,10 +367,16 @@ const CASES: &[(&str, Case)] = &[
     ("callers_over_ours_by_http", callers::over_ours_by_http),
     ("callers_without_a_link", callers::no_link),
     ("callers_file_comes_anew", callers::file_comes_anew),
+    ("callers_body_breaks_off", callers::body_breaks_off),
+    ("callers_processor_is_lost", callers::processor_is_lost),
     ("callers_image_by_wds", callers::image_by_wds),
     ("callers_over_ours_over_ipv6", callers::over_ours_over_ipv6),
     ("callers_over_both", callers::over_both),
     ("newest_ipxe_boots", newest_ipxe::boots),
+    (
+        "newest_ipxe_does_not_go_round",
+        newest_ipxe::does_not_go_round,
+    ),
     ("newest_ipxe_exits", newest_ipxe::exits),
     ("lent_card_under_grub", lent_cards::shim_and_grub),
     ("lent_card_under_snponly", lent_cards::snponly),
@@ -451,6 +474,22 @@ const CASES: &[(&str, Case)] = &[
     ("doctor_servers_by_http", doctor::servers_by_http),
     ("doctor_without_a_card", doctor::without_a_card),
     ("doctor_without_a_link", doctor::without_a_link),
+    (
+        "doctor_second_card_has_the_cable",
+        doctor_cards::second_card_has_the_cable,
+    ),
+    (
+        "doctor_servers_by_the_second_card",
+        doctor_cards::servers_by_the_second_card,
+    ),
+    (
+        "doctor_ladder_by_the_second_card",
+        doctor_cards::ladder_by_the_second_card,
+    ),
+    (
+        "doctor_in_the_firmwares_vlan",
+        doctor_cards::in_the_firmwares_vlan,
+    ),
     ("doctor_under_secure_boot", doctor::under_secure_boot),
     ("doctor_on_one_processor", doctor::one_processor),
     ("doctor_on_newest_firmware", doctor::newest_firmware),

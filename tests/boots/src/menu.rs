@@ -90,6 +90,8 @@ pub(crate) fn time_out_starts_the_default(lab: &Lab) -> Result<()> {
     let mut machine = fixture.start()?;
     shows_entries(&mut machine)?;
     chosen(&mut machine, "2 The second", r" in \d+ s")?;
+    // Noise on the line is no choice.
+    machine.console.send("x")?;
     starts(&mut machine, "second")?;
     // A busy machine may leave out a second.
     let transcript = machine.console.transcript();

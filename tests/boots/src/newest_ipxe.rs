@@ -84,3 +84,43 @@ pub(crate) fn exits(lab: &Lab) -> Result<()> {
     expect(&mut machine, r"snponly\.efi returned")?;
     fixture.goes_on(&mut machine)
 }
+
+/// DHCP names iPXE to all but iPXE, whose script starts wireboot.efi: iPXE is not started for ever, and what lies beside wireboot.efi boots.
+pub(crate) fn does_not_go_round(lab: &Lab) -> Result<()> {
+    let fixture = Fixture::new(lab)?;
+    let directory = &fixture.system.directory;
+    fs::copy(newest_snponly()?, directory.join("snponly.efi")).context("copying iPXE")?;
+    let script = "#!ipxe\nchain http://10.77.0.1/wireboot.efi\n";
+    fs::write(directory.join("first.ipxe"), script)?;
+    let root = format!("--tftp-root={}", directory.display());
+    let _servers = [
+        servers::dnsmasq_for(
+            lab,
+            lab.command("dnsmasq"),
+            "ipxe",
+            &[
+                "--port=0",
+                "--enable-tftp",
+                &root,
+                "--interface=lab0",
+                "--dhcp-range=10.77.0.100,10.77.0.199,255.255.255.0,1h",
+                "--dhcp-userclass=set:ipxe,iPXE",
+                "--dhcp-boot=tag:ipxe,first.ipxe,,10.77.0.1",
+                "--dhcp-boot=tag:!ipxe,snponly.efi,,10.77.0.1",
+            ],
+        )?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
+    ];
+    let mut machine = fixture.start()?;
+    for text in [
+        r"iPXE [2-9]\.",
+        "wireboot: ready",
+        r"wireboot: starting efi tftp://10\.77\.0\.1/snponly\.efi",
+        r"iPXE [2-9]\.",
+        "wireboot: ready",
+        r"wireboot: http://10\.77\.0\.1/wireboot\.conf: \d+ bytes",
+    ] {
+        expect(&mut machine, text)?;
+    }
+    fixture.arrives(&mut machine)
+}

@@ -103,6 +103,66 @@ pub(crate) fn ipv4_leads_nowhere(lab: &Lab) -> Result<()> {
     fixture.fetched_right(&mut machine)
 }
 
+/// Addresses by a router at once, and by DHCP from a server that looks first whether somebody has them.
+const ROUTER: &str = "interface lab0 {
+    AdvSendAdvert on;
+    MaxRtrAdvInterval 30;
+    prefix 2001:db8:77::/64 {
+    };
+};
+";
+
+/// What the load options name is to be had by the version whose address comes last: by its address, and by a name that has no other.
+pub(crate) fn the_slower_version_leads_there(lab: &Lab) -> Result<()> {
+    by_the_slower_version(lab, "10.77.0.1", 3)
+}
+
+pub(crate) fn the_slower_version_has_the_name(lab: &Lab) -> Result<()> {
+    by_the_slower_version(lab, "boot.lab", 1)
+}
+
+/// DHCP's server takes so many seconds for each question, of which there are more the longer it takes.
+fn by_the_slower_version(lab: &Lab, host: &str, seconds: u32) -> Result<()> {
+    let options = NetworkOptions {
+        bridge: true,
+        ip: &[V4, V6],
+        ..NetworkOptions::default()
+    };
+    let mut fixture = Fixture::on(lab, options, 1)?;
+    fixture.boot_from_disk(&format!("http://{host}/wireboot.conf"))?;
+    let _servers = [
+        servers::radvd_with(lab, ROUTER)?,
+        servers::dnsmasq_for(
+            lab,
+            lab.command("dnsmasq"),
+            "slow",
+            &[
+                "--no-resolv",
+                "--no-hosts",
+                "--address=/boot.lab/10.77.0.1",
+                "--interface=lab0",
+                "--dhcp-range=10.77.0.100,10.77.0.199,255.255.255.0,1h",
+                &format!("--dhcp-reply-delay={seconds}"),
+                "--dhcp-leasefile=/dev/null",
+            ],
+        )?,
+        servers::nginx(
+            lab,
+            lab.command("nginx"),
+            SERVER.into(),
+            &fixture.system.directory,
+        )?,
+    ];
+    fixture.system.check("data.cpio")?;
+    let mut machine = fixture.start()?;
+    expect(&mut machine, r"wireboot: address 2001:db8:77:\S+ \(DHCP\)")?;
+    expect(
+        &mut machine,
+        &format!(r"http://{host}/wireboot\.conf: \d+ bytes"),
+    )?;
+    fixture.fetched_right(&mut machine)
+}
+
 /// How long after the first text on the console the second comes.
 fn seconds_between(machine: &mut RunningMachine, first: &str, second: &str) -> Result<f64> {
     let mut time = |expression: &str| -> Result<f64> {

@@ -87,9 +87,9 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The card that we came by, else the first, with the firmware's drivers on it.
+/// The card that we came by, else the one that is known to have a link, else the first, with the firmware's drivers on it.
 fn card(examination: &Examination<'_>) -> Option<Candidate> {
-    let card = stock::cards(examination.origin).next()?;
+    let card = stock::cards(examination).next()?;
     if examination.origin.network.mac.is_none() {
         card.connect();
     }

@@ -37,7 +37,7 @@ const OTHERS: [(&str, MemoryType); 2] = [
 /// Looks at all regions, and receives in all ways.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let clock = examination.clock;
-    let card = stock::cards(examination.origin).next();
+    let card = stock::cards(examination).next();
     // Not aligned as the regions are: processors, too, are slower where the addresses of both end in the same bits.
     let mut to = vec![0_u8; region::BYTES];
     let mut memory = Memory {

@@ -10,6 +10,7 @@ use crate::ladder::frames::{Frames, Size};
 use crate::ladder::sender;
 use crate::ladder::wire::{Driver, Managed, Wire};
 use crate::throughput;
+use crate::vlan;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -33,8 +34,8 @@ const LINK: u64 = 5_000_000;
 
 /// Measures each rung once: wireboot's driver, the firmware's, its packet service.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
-    let candidate = stock::cards(examination.origin).next();
-    let candidate = candidate.ok_or(BootError::NoInterface)?;
+    vlan::ensure_none(examination.origin)?;
+    let candidate = stock::linked(examination)?;
     let card = card_of(examination, &candidate, None)?;
     let mut run = FrameRun::open(examination, &card)?;
     console::progress("frames, by wireboot's driver and the firmware's");

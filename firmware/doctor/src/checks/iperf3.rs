@@ -11,12 +11,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let options = &examination.options.iperf3;
     let test = options.test().ok_or(Error::NoIperfServer)?;
     log::info!("{}", shown(&test));
-    let mut measurer = Measurer::open(
-        examination.origin,
-        options.driver,
-        test.server.ip(),
-        examination.clock,
-    )?;
+    let mut measurer = Measurer::open(examination, options.driver, test.server.ip())?;
     let mut measured = measurer.measure(&test)?;
     drop(measurer);
     measured.check = "iperf3".to_string();

@@ -16,6 +16,7 @@ use crate::error::{Error, refused};
 use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::ladder::wire::{Driver, Wire};
+use crate::{cards, vlan};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -34,9 +35,8 @@ use wireboot_platform::snp::Snp;
 use wireboot_platform::{Clock, duid, smbios};
 use wireboot_report::{Pcie, Surroundings};
 
-/// How long a card's link may take to come up, in microseconds, and how many cards are tried.
+/// How long a card's link may take to come up, in microseconds.
 const LINK: u64 = 5_000_000;
-const CARDS: usize = 4;
 /// How long to listen, in microseconds: longer than LLDP's and slow LACP's 30 s; or where other checks are to have time, as long as EDK II
 /// waits for an offer that came too late for its first timer.
 const THOROUGH: u64 = 35_000_000;
@@ -54,7 +54,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         STANDARD
     };
     let mut failure = Error::Boot(BootError::NoInterface);
-    for card in interfaces(origin).iter().take(CARDS) {
+    for card in interfaces(origin).iter().take(cards::MOST) {
         let began = clock.micros();
         let mut ear = match Ear::open(card, origin, clock) {
             Ok(ear) => ear,
@@ -67,6 +67,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
             failure = BootError::NoLink(card.to_string()).into();
             continue;
         }
+        examination.linked.found(&card.path);
         let zero = clock.micros();
         let heard = ear.listen(zero, length);
         console::clear_progress();
@@ -130,14 +131,17 @@ struct Ear {
     observer: Observer,
     asker: Asker,
     asker6: Asker6,
+    /// The VLAN in which is asked, and answers are looked for.
+    vlan: Option<u16>,
     packets: u64,
 }
 
 impl Ear {
     fn open(card: &snp::Candidate, origin: &Origin, clock: Clock) -> Result<Self, Error> {
-        let nic =
-            Snp::listen(card).map_err(refused("the firmware's driver of the network card"))?;
+        let nic = Snp::open(card).map_err(refused("the firmware's driver of the network card"))?;
         let mac = nic.properties().mac;
+        // The interface that wireboot.efi offers is in the VLAN itself, and says so.
+        let is_in_it = NetworkPath::parse(&card.path).vlan.is_some();
         let client = Client {
             mac,
             uuid: smbios::system_uuid(),
@@ -153,6 +157,7 @@ impl Ear {
             observer: Observer::new(Mac(mac), 0.0),
             asker: Asker::new(&client),
             asker6: Asker6::new(&client),
+            vlan: vlan::number(origin).filter(|_| !is_in_it),
             packets: 0,
         })
     }
@@ -213,13 +218,19 @@ impl Ear {
             observer,
             asker,
             asker6,
+            vlan,
             packets,
             ..
         } = self;
+        let vlan = *vlan;
         loop {
             let now = clock.micros() - zero;
             let Some(frame) = asker.due(now).or_else(|| asker6.due(now)) else {
                 break;
+            };
+            let frame = match vlan {
+                Some(vlan) => vlan::tagged(&frame, vlan),
+                None => frame,
             };
             if wire.send(&frame)? {
                 let at_s = seconds(clock.micros() - zero);
@@ -230,10 +241,17 @@ impl Ear {
         wire.burst(|(parts, _)| {
             let now = clock.micros() - zero;
             let frame = parts.concat();
-            asker.frame(now, &frame);
-            asker6.frame(&frame);
+            // The switch speaks without a tag.
             observer.frame(seconds(now), LinkType::Ethernet, &frame);
             *packets += 1;
+            let answer = match vlan {
+                Some(vlan) => vlan::untagged(&frame, vlan),
+                None => Some(frame),
+            };
+            if let Some(answer) = answer {
+                asker.frame(now, &answer);
+                asker6.frame(&answer);
+            }
         })?;
         Ok(())
     }

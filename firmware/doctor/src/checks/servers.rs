@@ -4,19 +4,18 @@ use crate::error::Error;
 use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::throughput::{configure, take, wait_for_router};
+use crate::vlan;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::{IpAddr, Ipv6Addr};
-use wireboot_boot::card::{self, AnyNic, Card};
-use wireboot_boot::engine;
-use wireboot_boot::error::Error as BootError;
+use wireboot_boot::card::Card;
+use wireboot_boot::engine::{self, Cable};
 use wireboot_boot::fetching::Fetcher;
 use wireboot_boot::network::Network;
 use wireboot_boot::origin::{Origin, boot_files};
-use wireboot_boot::settings::Settings;
 use wireboot_boot::source;
 use wireboot_fetch::url::{Host, Url};
 use wireboot_fetch::{Leases, dns};
@@ -37,8 +36,7 @@ const LOOKED: u64 = 100_000;
 /// Asks each server.
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let (origin, clock) = (examination.origin, examination.clock);
-    let cards = card::all(origin, None)?;
-    let card = cards.into_iter().next().ok_or(BootError::NoInterface)?;
+    let card = examination.card(None)?;
     let leases = leases(&card, origin, clock)?;
     let mut urls: Vec<Url> = Vec::new();
     for url in origin.url.clone().into_iter().chain(boot_files(&leases)) {
@@ -50,7 +48,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
         return Err(Error::NoBootFile);
     }
     let taken = take(&card, clock)?;
-    let (mut nic, asked) = ask(taken.nic, leases, urls, clock);
+    let (mut nic, asked) = ask(vlan::cable(taken.nic, origin), leases, urls, clock);
     nic.stop();
     // Before the claim: its memory belonged to the device.
     drop(nic);
@@ -74,7 +72,7 @@ fn leases(card: &Card, origin: &Origin, clock: Clock) -> Result<Leases, Error> {
     if origin.has_lease() && (origin.url.is_some() || boot_files(&origin.leases).next().is_some()) {
         return Ok(origin.leases.clone());
     }
-    let network = Network::open(card, LINK, &Settings::default(), clock)?;
+    let network = Network::open(card, LINK, &vlan::settings(origin), clock)?;
     Ok(source::boot_leases(&mut Fetcher::new(network), origin)?)
 }
 
@@ -82,13 +80,8 @@ fn leases(card: &Card, origin: &Origin, clock: Clock) -> Result<Leases, Error> {
 type Asked = (Vec<Server>, bool);
 
 /// Asks over a card, which it gives back.
-fn ask(
-    nic: AnyNic,
-    leases: Leases,
-    urls: Vec<Url>,
-    clock: Clock,
-) -> (AnyNic, Result<Asked, Error>) {
-    let mut engine = Engine::new(engine::cable(nic), random::seed().0);
+fn ask(nic: Cable, leases: Leases, urls: Vec<Url>, clock: Clock) -> (Cable, Result<Asked, Error>) {
+    let mut engine = Engine::new(nic, random::seed().0);
     let stack = engine.stack();
     configure(&stack, &leases);
     let all = urls.len();
@@ -118,7 +111,7 @@ fn ask(
         fault = engine::turn(&mut engine, Instant::from_micros(now as i64)).err();
     }
     console::clear_progress();
-    let nic = engine.into_nic().into_nic();
+    let nic = engine.into_nic();
     match fault {
         Some(fault) => (nic, Err(fault.into())),
         None => (nic, Ok((servers.take(), ended))),

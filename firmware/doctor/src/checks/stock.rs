@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use wireboot_boot::error::Error as BootError;
-use wireboot_boot::origin::{Origin, boot_files};
+use wireboot_boot::origin::boot_files;
 use wireboot_fetch::url::{Host, Scheme};
 use wireboot_fetch::{Lease, Lease6, Leases};
 use wireboot_net::sort;
@@ -26,9 +26,10 @@ pub(super) fn first_with(
     examination: &Examination<'_>,
     of: fn(&Candidate) -> Result<NetworkBoot, wireboot_platform::Error>,
 ) -> Result<(Candidate, NetworkBoot), Error> {
-    let origin = examination.origin;
-    for card in cards(origin) {
-        if origin.network.mac.is_none() {
+    // Where none has a link, the firmware says so.
+    let _ = examination.card(None);
+    for card in cards(examination) {
+        if examination.origin.network.mac.is_none() {
             card.connect();
         }
         if let Ok(boot) = of(&card) {
@@ -38,8 +39,16 @@ pub(super) fn first_with(
     Err(Error::Boot(BootError::NoInterface))
 }
 
-/// The card that we came by, else all.
-pub(super) fn cards(origin: &Origin) -> impl Iterator<Item = Candidate> {
+/// The card that we came by, else the first that has a link.
+pub(super) fn linked(examination: &Examination<'_>) -> Result<Candidate, Error> {
+    let card = examination.card(None)?;
+    let function = pci::function_of(card.path()).filter(Candidate::is_network);
+    Ok(function.ok_or(BootError::NoInterface)?)
+}
+
+/// The card that we came by, else all: the one first that is known to have a link.
+pub(super) fn cards(examination: &Examination<'_>) -> impl Iterator<Item = Candidate> {
+    let origin = examination.origin;
     let came_by = origin
         .network
         .mac
@@ -48,7 +57,10 @@ pub(super) fn cards(origin: &Origin) -> impl Iterator<Item = Candidate> {
         Some(card) => Vec::from([card]),
         None => pci::functions(),
     };
-    cards.into_iter().filter(Candidate::is_network)
+    let cards = cards.into_iter().filter(Candidate::is_network);
+    let has_link = |card: &Candidate| examination.linked.is(&card.path);
+    let (linked, others): (Vec<_>, Vec<_>) = cards.partition(has_link);
+    linked.into_iter().chain(others)
 }
 
 /// What `work` gives, and what a packet cost the firmware meanwhile at the least, in ticks; `None` where that cannot be counted.

@@ -9,6 +9,7 @@ use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::options::Options;
 use crate::throughput;
+use crate::vlan;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -123,7 +124,8 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
     let mut ours = ours.filter(|one| one.path().starts_with(&card.path));
     let ours = ours.next().ok_or(BootError::NoInterface)?;
     let taken = throughput::take(&ours, examination.clock)?;
-    let mut transfers = OurTransfers::new(taken.nic, &source);
+    let cable = vlan::cable(taken.nic, examination.origin);
+    let mut transfers = OurTransfers::new(cable, &source);
     let table = Table::new(examination, By::Wireboot, ip).fill(&mut transfers);
     transfers.into_nic().stop();
     // Before the claim: its memory belonged to the device.

@@ -24,12 +24,7 @@ const BEGINS_WITHIN: u64 = 480_000_000;
 pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
     let options = &examination.options.iperf3;
     let server = options.ttcp.ok_or(Error::NoTtcpServer)?;
-    let mut measurer = Measurer::open(
-        examination.origin,
-        options.driver,
-        server,
-        examination.clock,
-    )?;
+    let mut measurer = Measurer::open(examination, options.driver, server)?;
     let mut failed = None;
     let end = examination.clock.micros() + BEGINS_WITHIN;
     for test in matrix(SocketAddr::new(server, options.port()), measurer.mtu()) {

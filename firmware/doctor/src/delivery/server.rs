@@ -1,9 +1,9 @@
 //! The server that doctor.efi came from, or that the options name: it is sent the report.
 
 use crate::error::Error;
+use crate::vlan;
 use alloc::format;
 use wireboot_boot::origin::Origin;
-use wireboot_boot::settings::Settings;
 use wireboot_boot::{connect, source};
 use wireboot_fetch::url::{Scheme, Url, UrlError};
 use wireboot_platform::Clock;
@@ -42,7 +42,8 @@ pub(super) fn address(name: Option<&str>, origin: Option<&Url>) -> Result<Option
 /// # Errors
 /// When there is no network, or the server does not take the report.
 pub(super) fn send(url: &Url, report: &str, origin: &Origin, clock: Clock) -> Result<(), Error> {
-    let (mut fetcher, ()) = connect(origin, &Settings::default(), clock, |fetcher, patience| {
+    let settings = vlan::settings(origin);
+    let (mut fetcher, ()) = connect(origin, &settings, clock, |fetcher, patience| {
         source::take_lease(fetcher, origin, patience)
     })?;
     match fetcher.post(url, "application/json", report.as_bytes(), LONGEST)? {

@@ -1,5 +1,6 @@
 //! What a machine's own frames show of its boot.
 
+use crate::vlan;
 use alloc::vec::Vec;
 use wireboot_observe::{IpPacket, LinkType, Mac, Observer};
 use wireboot_platform::frames::Frame;
@@ -29,8 +30,8 @@ const WHOLE: [u16; 6] = [
 const HEADS: [&[u8]; 3] = [b"GET ", b"HEAD ", b"HTTP/1."];
 
 /// How much of a frame is kept: the whole where a boot begins and where HTTP's heads are, the headers of the rest.
-pub(super) fn keep(_header: &[u8; 14], body: &[u8]) -> usize {
-    let Some(ip) = IpPacket::parse(body) else {
+pub(super) fn keep(header: &[u8; 14], body: &[u8]) -> usize {
+    let Some(ip) = IpPacket::parse(vlan::packet(header, body)) else {
         return KEPT;
     };
     let is_whole = if let Some(udp) = ip.udp() {
@@ -116,6 +117,10 @@ mod tests {
         }
         assert_eq!(kept((1069, 2070)), KEPT);
         assert_eq!(keep(&[0; 14], &[1, 2, 3]), KEPT);
+        let mut in_a_vlan = [0; 14];
+        in_a_vlan[12] = 0x81;
+        let tagged = [&[0_u8, 5, 8, 0][..], &udp((68, 67), 600)].concat();
+        assert_eq!(keep(&in_a_vlan, &tagged), 604);
         let tcp = |payload: &[u8]| {
             let mut ip = udp((49152, 80), 600);
             ip[9] = 6;

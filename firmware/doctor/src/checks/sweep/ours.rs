@@ -7,7 +7,6 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell;
 use core::net::SocketAddr;
-use wireboot_boot::card::AnyNic;
 use wireboot_boot::engine::{self, Cable};
 use wireboot_fetch::Limits;
 use wireboot_fetch::destination::{Destination, DestinationError};
@@ -26,15 +25,15 @@ pub(super) struct OurTransfers<'s> {
 }
 
 impl<'s> OurTransfers<'s> {
-    pub(super) fn new(nic: AnyNic, source: &'s Source) -> Self {
-        let engine = Engine::new(engine::cable(nic), random::seed().0);
+    pub(super) fn new(nic: Cable, source: &'s Source) -> Self {
+        let engine = Engine::new(nic, random::seed().0);
         configure(&engine.stack(), &source.leases);
         Self { engine, source }
     }
 
     /// The card, still running.
-    pub(super) fn into_nic(self) -> AnyNic {
-        self.engine.into_nic().into_nic()
+    pub(super) fn into_nic(self) -> Cable {
+        self.engine.into_nic()
     }
 }
 
