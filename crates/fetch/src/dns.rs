@@ -197,8 +197,11 @@ pub async fn resolve(
     }
     let versions = Versions::of(stack);
     let mut servers = race::order(stack, servers);
-    if servers.iter().any(|&server| versions.reach(server)) {
-        servers.retain(|&server| versions.reach(server));
+    if servers
+        .iter()
+        .any(|&server| versions.have_version_of(server))
+    {
+        servers.retain(|&server| versions.have_version_of(server));
     }
     servers.truncate(MAX_SERVERS);
     let mut resolver = Resolver {

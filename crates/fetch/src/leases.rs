@@ -59,6 +59,10 @@ impl From<Lease> for Leases {
 pub(crate) enum News {
     V4(Lease),
     V6(Lease6),
+    /// DHCP has ended without a lease.
+    NoV4,
+    /// DHCPv6 has.
+    NoV6,
     /// What the caller waits for. The other version may still follow.
     Decided(Result<Box<Leases>, FetchError>),
     /// The other version has followed: both.
@@ -79,14 +83,16 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: i
         if found.v4.is_none()
             && let Poll::Ready(result) = v4.as_mut().poll(context)
         {
-            if let Ok(lease) = &result {
-                report(News::V4(lease.clone()));
-            }
+            report(match &result {
+                Ok(lease) => News::V4(lease.clone()),
+                Err(_) => News::NoV4,
+            });
             found.v4 = Some((result, now));
         }
         if v6_goes_on && let Poll::Ready(end) = v6.as_mut().poll(context) {
             v6_goes_on = false;
             if let Err(error) = end {
+                report(News::NoV6);
                 found.v6 = Some((Err(error), now));
             }
         }

@@ -15,15 +15,15 @@ pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Addresses that are tried at most. All attempts may run at the same time.
 const MAX_CONCURRENT: usize = 6;
 
-/// The IP versions that this machine has an address of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Versions of IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Versions {
     pub(crate) v4: bool,
-    /// An address that is not link-local.
     pub(crate) v6: bool,
 }
 
 impl Versions {
+    /// Those that this machine has an address of, one that is not link-local.
     pub(crate) fn of(stack: &Stack) -> Self {
         let addresses = stack.addresses6();
         let beyond = |address: IpAddr| match address {
@@ -36,8 +36,7 @@ impl Versions {
         }
     }
 
-    /// Whether this machine has an address of that IP version.
-    pub(crate) fn reach(self, address: IpAddr) -> bool {
+    pub(crate) fn have_version_of(self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(_) => self.v4,
             IpAddr::V6(_) => self.v6,

@@ -15,7 +15,7 @@ use crate::http::{self, Connections};
 use crate::leases::{self, Leases, News};
 use crate::outbox::Outbox;
 use crate::pace::{Floor, Limits};
-use crate::race;
+use crate::race::{self, Versions};
 use crate::resolve::{Resolve, Unresolved};
 use crate::socket::Socket;
 use crate::team::{Leader, Workers};
@@ -36,6 +36,9 @@ use wireboot_ring::{Receiver, Sender};
 /// How long a router may take to advertise itself: at most half a second, but it does so every three seconds only (RFC 4861,
 /// section 6.2.6).
 const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
+/// How long a host name that the name servers of one version's lease give no address waits for the other version's: there are DHCP servers that look
+/// for 3 s whether an address is in use, and a first offer may be lost.
+const LEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the link is looked at while there is a tap on it.
 const LINK_LOOKS: Duration = Duration::from_millis(100);
@@ -190,6 +193,8 @@ pub struct File {
     pub memory: Memory,
     /// Size in bytes.
     pub len: u64,
+    /// The address that it came from by TFTP; `None` by HTTP.
+    pub server: Option<IpAddr>,
     /// For the user and for benchmarks.
     pub stats: Stats,
 }
@@ -253,6 +258,8 @@ struct ServiceState {
     /// Those of [`Command::Get`], [`Command::Exchange`] and [`Command::Connect`].
     jobs: RefCell<Vec<JobState>>,
     leases: RefCell<Leases>,
+    /// Versions that DHCP is being asked for a lease of.
+    awaited: Cell<Versions>,
     connections: Connections,
     workers: Workers,
     floor: Cell<Floor>,
@@ -305,6 +312,7 @@ impl<N: Nic> Service<N> {
             outbox: RefCell::new(Outbox::new(events)),
             jobs: RefCell::new(Vec::new()),
             leases: RefCell::default(),
+            awaited: Cell::default(),
             connections: Connections::new(),
             workers,
             floor: Cell::default(),
@@ -405,10 +413,19 @@ impl ServiceState {
                 shared.floor.set(floor);
             }
             Command::Dhcp { job, request } => {
+                shared.awaited.set(Versions { v4: true, v6: true });
                 return Some(Box::pin(async move {
                     leases::discover(&shared.stack, &request, |news| match news {
-                        News::V4(lease) => shared.remember(lease),
-                        News::V6(lease) => shared.leases.borrow_mut().v6 = Some(lease),
+                        News::V4(lease) => {
+                            shared.await_no_v4();
+                            shared.remember(lease);
+                        }
+                        News::V6(lease) => {
+                            shared.await_no_v6();
+                            shared.leases.borrow_mut().v6 = Some(lease);
+                        }
+                        News::NoV4 => shared.await_no_v4(),
+                        News::NoV6 => shared.await_no_v6(),
                         News::Decided(result) => shared.report(Event::Lease { job, result }),
                         News::Both(leases) => shared.report(Event::Lease {
                             job,
@@ -498,29 +515,66 @@ impl ServiceState {
         self.leases.borrow_mut().v6 = Some(lease);
     }
 
+    fn await_no_v4(&self) {
+        let Versions { v6, .. } = self.awaited.get();
+        self.awaited.set(Versions { v4: false, v6 });
+    }
+
+    fn await_no_v6(&self) {
+        let Versions { v4, .. } = self.awaited.get();
+        self.awaited.set(Versions { v4, v6: false });
+    }
+
     async fn download(&self, job: Job, url: &str, patience: Duration) -> Result<File, FetchError> {
         let url = Url::parse(url)?;
         while self.running.get() >= MAX_CONCURRENT && !self.cancelled(job) {
             self.stack.next_turn().await;
         }
         self.running.set(self.running.get() + 1);
-        self.routed().await;
         let limits = Limits {
             floor: self.floor.get(),
             patience,
         };
-        let result = unless(|| self.cancelled(job), self.transfer(job, &url, limits)).await;
+        let work = async {
+            self.leased(url.host()).await;
+            self.routed().await;
+            self.transfer(job, &url, limits).await
+        };
+        let result = unless(|| self.cancelled(job), work).await;
         self.running.set(self.running.get() - 1);
         result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
     }
 
-    /// Waits for a router advertisement where there is only IPv6. Before it, the on-link prefixes and the routers are not known.
+    /// Waits for a lease of the version of IP that leads to the host, as long as DHCP is asked for one.
+    async fn leased(&self, host: &Host) {
+        let address = match host {
+            Host::Address(IpAddr::V6(address)) if address.is_unicast_link_local() => return,
+            Host::Address(address) => *address,
+            Host::Name(_) => return,
+        };
+        while !self.leases.borrow().have_version_of(address)
+            && self.awaited.get().have_version_of(address)
+        {
+            self.stack.next_turn().await;
+        }
+    }
+
+    /// Waits for a lease that DHCP is asked for. False where none comes.
+    async fn another_lease(&self) -> bool {
+        let awaited = self.awaited.get();
+        let end = self.stack.now() + LEASE_PATIENCE;
+        let is_same = || self.awaited.get() == awaited;
+        while awaited != Versions::default() && is_same() && self.stack.now() < end {
+            self.stack.next_turn().await;
+        }
+        !is_same()
+    }
+
+    /// Waits for a router or an on-link prefix where there is only IPv6: a router advertisement tells of them.
     async fn routed(&self) {
         let alone = |leases: &Leases| leases.v6.is_some() && leases.v4.is_none();
         let end = self.stack.now() + ROUTER_PATIENCE;
-        while alone(&self.leases.borrow())
-            && self.stack.router().is_none()
-            && self.stack.now() < end
+        while alone(&self.leases.borrow()) && !self.stack.has_ipv6_route() && self.stack.now() < end
         {
             self.stack.next_turn().await;
         }
@@ -540,7 +594,7 @@ impl ServiceState {
             reported: None,
         };
         let begin = self.stack.now();
-        let (memory, len, url, retransmissions) = match url.scheme() {
+        let (memory, len, url, retransmissions, server) = match url.scheme() {
             Scheme::Http => {
                 let file = http::get(
                     &self.stack,
@@ -553,7 +607,7 @@ impl ServiceState {
                 )
                 .await?;
                 let again = file.stats.resumed + file.stats.restarted;
-                (file.memory, file.len, file.url, u64::from(again))
+                (file.memory, file.len, file.url, u64::from(again), None)
             }
             Scheme::Tftp => {
                 let addresses = self.addresses(url).await?;
@@ -575,18 +629,22 @@ impl ServiceState {
                     limits,
                     destination,
                 );
-                let file = result.await.map_err(|error| FetchError::Tftp {
+                let result = result.await;
+                let server = servers.first().map(SocketAddr::ip);
+                let file = result.map_err(|error| FetchError::Tftp {
                     url: url.clone(),
                     servers,
                     error: Box::new(error),
                 })?;
-                (file.memory, file.len, url.clone(), file.retransmissions)
+                let again = file.retransmissions;
+                (file.memory, file.len, url.clone(), again, server)
             }
         };
         Ok(File {
             url: url.to_string(),
             memory,
             len,
+            server,
             stats: Stats {
                 bytes: len,
                 micros: (self.stack.now() - begin).total_micros(),
@@ -623,12 +681,22 @@ impl Resolve for &ServiceState {
 
 impl ServiceState {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Unresolved> {
-        let leases = self.leases.borrow().clone();
-        let found = dns::resolve_by(&self.stack, &leases, host).await;
+        let mut found = self.look_up(host).await;
+        // The other version's lease may bring a name server, or such an address into reach.
+        if let Err(DnsError::NoServers { .. } | DnsError::NoAddress { .. }) = &found
+            && self.another_lease().await
+        {
+            found = self.look_up(host).await;
+        }
         found.map_err(|error| Unresolved {
             reason: error.to_string(),
             passing: matches!(error, DnsError::NoAnswer { .. } | DnsError::Failed { .. }),
         })
+    }
+
+    async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
+        let leases = self.leases.borrow().clone();
+        dns::resolve_by(&self.stack, &leases, host).await
     }
 }
 

@@ -132,8 +132,13 @@ impl LoadedSelf {
     }
 }
 
-/// Load options are UCS-2 by custom, but may be anything: what is not text counts as empty.
+/// Load options are UCS-2 by custom, ASCII where a boot option was made so (`efibootmgr` without `--unicode`), but may be anything: what is not
+/// text counts as empty.
 fn options_text(bytes: &[u8]) -> String {
+    let ascii = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    if ascii.iter().all(|&b| b == b' ' || b.is_ascii_graphic()) {
+        return ascii.iter().copied().map(char::from).collect();
+    }
     let units = bytes
         .chunks_exact(2)
         .filter_map(|pair| Some(u16::from_le_bytes(*pair.first_chunk()?)));
@@ -298,7 +303,10 @@ mod tests {
             "wireboot.efi http://a/b c"
         );
         assert_eq!(options_text(&ucs2("")), "");
-        assert_eq!(options_text(&[0x61]), "");
+        for ascii in [&b"nic=snp http://a/b\0"[..], b"nic=snp http://a/b"] {
+            assert_eq!(options_text(ascii), "nic=snp http://a/b");
+        }
+        assert_eq!(options_text(&[0xff]), "");
         assert_eq!(options_text(&[1, 0, 2, 0]), "");
         assert_eq!(options_text(&[0, 0xd8, 0x61, 0]), "");
     }

@@ -59,6 +59,7 @@ pub mod shim;
 pub mod smbios;
 pub mod snp;
 mod start;
+pub mod started;
 pub mod stolen;
 pub mod tick;
 pub mod trace;

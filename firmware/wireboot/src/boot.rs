@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::net::IpAddr;
-use wireboot_fetch::url::{Host, Scheme, Url};
+use wireboot_fetch::url::{Scheme, Url};
 use wireboot_fetch::{File, Lease};
 use wireboot_platform::Clock;
 use wireboot_platform::boot_report::BootReport;
@@ -21,6 +21,7 @@ use wireboot_platform::exit::StopOnExit;
 use wireboot_platform::image::Loaded;
 use wireboot_platform::initrd::{self, Initrds, Part};
 use wireboot_platform::loader_times::{self, LoaderTimes};
+use wireboot_platform::started::Started;
 use wireboot_wire::filetype;
 
 /// Fetches what is missing and starts it. Returns only when that did not boot.
@@ -85,8 +86,10 @@ struct Program {
 pub fn path(network: &Network, origin: &Origin, url: &Url, over: NetworkOwner) -> Option<PathBuf> {
     let leases = network.leases();
     let by_http_alone = origin.http && url.scheme() == Scheme::Http;
+    let server = network.server_of(url);
+    let by_tftp = server.filter(|_| url.scheme() == Scheme::Tftp);
     let v4 = leases.v4.as_ref();
-    let v4 = v4.map(|lease| v4_node(lease, by_http_alone));
+    let v4 = v4.map(|lease| v4_node(lease, by_http_alone, by_tftp));
     let v6 = leases.v6.as_ref().and_then(|lease| lease.addresses.first());
     let v6 = v6.map(|address| IpNode {
         local: (*address).into(),
@@ -94,8 +97,8 @@ pub fn path(network: &Network, origin: &Origin, url: &Url, over: NetworkOwner) -
         gateway: None,
         prefix: Some(loader::PREFIX6),
     });
-    // Where there are both, that of the file's server, if the URL tells.
-    let ip = if matches!(url.host(), Host::Address(IpAddr::V6(_))) {
+    // Where there are both, that of the file's server, if it is known.
+    let ip = if server.is_some_and(|server| server.is_ipv6()) {
         v6.or(v4)
     } else {
         v4.or(v6)
@@ -106,16 +109,35 @@ pub fn path(network: &Network, origin: &Origin, url: &Url, over: NetworkOwner) -
     let by_http = over == NetworkOwner::Wireboot && url.scheme() == Scheme::Http;
     let cached = origin.cached.as_ref().filter(|_| !by_http);
     let interface = cached.map_or(network.interface(), |cached| cached.path());
-    PathBuf::fetched(interface, network.mac(), ip, url.as_str())
+    let interface = match over {
+        NetworkOwner::Wireboot => without_vlan(interface),
+        NetworkOwner::Firmware => interface.into(),
+    };
+    PathBuf::fetched(&interface, network.mac(), ip, url.as_str())
+}
+
+/// The nodes of a path without those of VLANs, by which loaders tag their frames: over ours the engine does that.
+fn without_vlan(mut nodes: &[u8]) -> Vec<u8> {
+    const VLAN: (u8, u8) = (3, 20);
+    let mut others = Vec::new();
+    while let [kind, sub_kind, low, high, ..] = nodes {
+        let len = usize::from(u16::from_le_bytes([*low, *high])).clamp(4, nodes.len());
+        let (node, rest) = nodes.split_at(len);
+        if (*kind, *sub_kind) != VLAN {
+            others.extend(node);
+        }
+        nodes = rest;
+    }
+    others
 }
 
 /// The node of the address. `by_http_alone`: of a loader and a machine that came by HTTP. As HTTP Boot has it, the URL alone names the server then:
-/// GRUB would go on by TFTP where the node names one.
-fn v4_node(lease: &Lease, by_http_alone: bool) -> IpNode {
-    let server = lease.next_server.filter(|_| !by_http_alone);
+/// GRUB would go on by TFTP where the node names one. `by_tftp`: the server from which the loader came, where that is known.
+fn v4_node(lease: &Lease, by_http_alone: bool, by_tftp: Option<IpAddr>) -> IpNode {
+    let next = lease.next_server.filter(|_| !by_http_alone);
     IpNode {
         local: lease.address.address().into(),
-        remote: server.map(IpAddr::V4),
+        remote: by_tftp.filter(IpAddr::is_ipv4).or(next.map(IpAddr::V4)),
         gateway: lease.router.map(IpAddr::V4),
         prefix: Some(lease.address.prefix_len()),
     }
@@ -139,6 +161,7 @@ fn started(loaded: Loaded, url: &Url, clock: &Clock, account: &Account) -> Error
     let _times = LoaderTimes::tell(clock);
     let report = account.json(loader_times::since_reset(clock), clock.micros());
     let _report = BootReport::tell(&report);
+    let _started = Started::tell(url.as_str());
     let status = match loaded.start() {
         Ok(()) => wireboot_platform::Status::SUCCESS,
         Err(error) => error.status(),
@@ -171,6 +194,11 @@ fn linux(
             memory: file.memory,
         })
         .collect();
+    if let Some(what) = filetype::takes_no_initrd(program.file.content())
+        && !parts.is_empty()
+    {
+        log::warn!("{}: is {what}", program.url);
+    }
     let nic = network.into_idle().ok_or(Error::Nothing)?;
     initrd::take_path();
     // Before the kernel takes memory, and as late as can be: while the firmware knows them, a panic resets the machine. Without any, it must
@@ -269,11 +297,32 @@ mod tests {
             router: Some(server),
             ..Lease::new(address, LeaseSource::Dhcp)
         };
-        let by_tftp = v4_node(&lease, false);
+        let by_tftp = v4_node(&lease, false, None);
         assert_eq!(by_tftp.remote, Some(server.into()));
-        let by_http = v4_node(&lease, true);
+        let other = Some(Ipv4Addr::new(10, 0, 0, 9).into());
+        assert_eq!(v4_node(&lease, false, other).remote, other);
+        let six = Some("fd00::1".parse().unwrap());
+        assert_eq!(v4_node(&lease, false, six), by_tftp);
+        let by_http = v4_node(&lease, true, None);
         assert_eq!((by_http.remote, by_http.local), (None, by_tftp.local));
         assert_eq!(by_http.gateway, Some(server.into()));
         assert_eq!(by_http.prefix, Some(24));
+    }
+
+    /// The firmware has come by VLAN 5: PCI function, MAC, VLAN, IPv4.
+    #[test]
+    fn loaders_are_not_told_of_the_vlan() {
+        let mac = [&[1_u8, 1, 6, 0, 0, 3, 3, 11, 37, 0][..], &[7; 33]].concat();
+        let vlan = [3_u8, 20, 6, 0, 5, 0];
+        let ip = [&[3_u8, 12, 27, 0][..], &[0; 23]].concat();
+        let with = [&mac[..], &vlan[..], &ip[..]].concat();
+        let without = [&mac[..], &ip[..]].concat();
+        assert_eq!(without_vlan(&with), without);
+        assert_eq!(without_vlan(&without), without);
+        // A path that is no path.
+        for len in 0..with.len() {
+            assert!(without_vlan(&with[..len]).len() <= len);
+        }
+        assert_eq!(without_vlan(&[1, 1, 0, 0, 9]), [1, 1, 0, 0]);
     }
 }

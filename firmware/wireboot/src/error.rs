@@ -203,6 +203,14 @@ impl Error {
         )
     }
 
+    /// Whether a server was asked for a file.
+    pub(crate) fn is_of_server(&self) -> bool {
+        let Self::Fetch(error) = self else {
+            return false;
+        };
+        !matches!(**error, FetchError::Dhcp(_) | FetchError::NoLease { .. })
+    }
+
     /// Whether our own driver did not get the card, or did not start it: another may do.
     pub fn is_native_driver_failure(&self) -> bool {
         matches!(

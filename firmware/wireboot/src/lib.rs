@@ -22,6 +22,7 @@ pub mod settings;
 pub mod source;
 
 use alloc::string::ToString;
+use alloc::vec::Vec;
 use card::Card;
 use error::Error;
 use fetching::Fetcher;
@@ -29,6 +30,7 @@ use network::Network;
 use origin::Origin;
 use settings::Settings;
 use source::Choice;
+use wireboot_fetch::File;
 use wireboot_net::Duration;
 use wireboot_nic::vlan::VlanId;
 use wireboot_platform::image::LoadedSelf;
@@ -75,7 +77,7 @@ const FIRST_ROUND: CardTimeouts = CardTimeouts {
 /// back to the firmware. When all were, each gets more time.
 ///
 /// # Errors
-/// Why the last card was of no use.
+/// Why the cards were of no use.
 pub fn connect<T>(
     origin: &Origin,
     settings: &Settings,
@@ -96,7 +98,10 @@ pub fn connect<T>(
                         log::warn!("{error}");
                         log::info!("going on with the next network card");
                     }
-                    failure = error;
+                    // A server's answer behind one card tells more than what another lacks.
+                    if !failure.is_of_server() {
+                        failure = error;
+                    }
                 }
                 result => return result,
             }
@@ -129,50 +134,51 @@ fn attempt<T>(
     let mut fetcher = Fetcher::new(network).with_patience(settings.patience, origin.url.as_ref());
     fetcher.passed("card", card.to_string());
     let heard = ask(&mut fetcher, timeouts.dhcp)?;
-    fetcher.passed("address", source::addresses(fetcher.leases()));
     Ok((fetcher, heard))
 }
 
-/// Our address, and what to boot where that is not `given`.
+/// Our address, what to boot where that is not `given`, and its first file. A configuration that is here already may be had by any card: only
+/// where there are several, that of which its default entry's program comes is looked for.
 fn choice(
     fetcher: &mut Fetcher,
     origin: &Origin,
     given: Option<Choice>,
     patience: Option<Duration>,
-) -> Result<Choice, Error> {
-    match given {
+) -> Result<(Choice, Option<File>), Error> {
+    let choice = match given {
         Some(choice) => {
-            source::take_lease(fetcher, origin, patience)?;
-            Ok(choice)
+            source::take_lease_to(fetcher, origin, &choice, patience)?;
+            choice
         }
-        None => source::by_dhcp(fetcher, origin, patience),
-    }
+        None => source::by_dhcp(fetcher, origin, patience)?,
+    };
+    fetcher.passed("address", source::addresses(fetcher.leases()));
+    let is_here = matches!(choice, Choice::Config { .. }) && patience.is_none();
+    let file = if is_here {
+        None
+    } else {
+        choice.first_file(fetcher, origin)?
+    };
+    Ok((choice, file))
 }
 
 fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Error> {
     // Taking the network interface makes the firmware forget how it loaded us: read that first.
     let origin = Origin::of(image);
     let embedded = source::embedded(image)?;
-    let said = embedded.as_ref().map(|config| &*config.settings);
-    let mut settings = Settings::of(said.unwrap_or_default(), &image.options)?;
+    let said = embedded.as_ref().map(|config| config.settings.clone());
+    let said = said.unwrap_or_default().into_iter();
+    // Of what is started, an entry may say something else.
+    let (of_program, said): (Vec<_>, Vec<_>) =
+        said.partition(|setting| setting.of_the_program().is_some());
+    let mut settings = Settings::of(&said, &image.options)?;
     // The firmware may have come by a VLAN itself.
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
     let given = source::given(image, embedded, &origin)?;
     let ask = |fetcher: &mut Fetcher, patience| choice(fetcher, &origin, given.clone(), patience);
-    let (mut fetcher, choice) = connect(&origin, &settings, clock, ask)?;
-    let plan = match choice {
-        Choice::Url { url, arguments } => plan::fetch(&mut fetcher, url, arguments, &mut settings)?,
-        Choice::Named { url } => plan::fetch_named(&mut fetcher, url, &origin, &mut settings)?,
-        Choice::Config {
-            config,
-            base,
-            arguments,
-        } => {
-            let how = (settings::EMBEDDED, &mut settings);
-            plan::choose(&mut fetcher, config, base.as_ref(), &arguments, how)?
-        }
-    };
+    let (mut fetcher, (choice, file)) = connect(&origin, &settings, clock, ask)?;
+    let plan = plan::make(&mut fetcher, choice, file, &of_program, &mut settings)?;
     fetcher.passed("choice", plan.program.url.to_string());
     boot::run(fetcher, &origin, plan, &settings)
 }

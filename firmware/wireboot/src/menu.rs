@@ -12,6 +12,8 @@ use wireboot_wire::bootconf::{BootConfig, Entry};
 const TIMEOUT: u32 = 5;
 /// Time between two looks at the keyboard, in microseconds.
 const KEYS: u64 = 30_000;
+/// Keys that are looked for which were pressed before there was a menu.
+const TYPED_AHEAD: usize = 256;
 /// Entries that are shown at once: with the lines around them they fit the smallest text mode, and a slow console has them soon, so that the
 /// keyboard does not wait.
 const SHOWN: usize = 18;
@@ -49,7 +51,13 @@ pub(crate) fn choose(config: &BootConfig, network: &mut Network) -> Result<usize
     console::line("");
     let last = config.entries.len() - 1;
     let mut chosen = config.default.min(last);
-    // Any key stops the count: somebody is there.
+    // What came before was for nobody.
+    for _ in 0..TYPED_AHEAD {
+        if console::key().is_none() {
+            break;
+        }
+    }
+    // A choice stops the count: somebody is there. Anything else may be noise on a serial line.
     let mut end = Some(network.clock.micros() + u64::from(timeout) * 1_000_000);
     let mut next_look = 0;
     let mut shown = None;
@@ -68,21 +76,20 @@ pub(crate) fn choose(config: &BootConfig, network: &mut Network) -> Result<usize
         }
         next_look = now + KEYS;
         if let Some(key) = console::key() {
-            end = None;
             match key {
                 Key::Enter => break,
                 Key::Escape => {
                     console::clear_progress();
                     return Err(Error::Stopped);
                 }
-                Key::Up => chosen = chosen.saturating_sub(1),
-                Key::Down => chosen = (chosen + 1).min(last),
+                Key::Up => (chosen, end) = (chosen.saturating_sub(1), None),
+                Key::Down => (chosen, end) = ((chosen + 1).min(last), None),
                 Key::Char(c) => {
                     let number = c.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
                     if let Some(index) =
                         number.and_then(|n| n.checked_sub(1)).filter(|&i| i <= last)
                     {
-                        chosen = index;
+                        (chosen, end) = (index, None);
                         if last < 9 {
                             break;
                         }

@@ -20,9 +20,12 @@ fn is_url(word: &str) -> bool {
     parts.is_some_and(|(scheme, _)| !scheme.contains('='))
 }
 
-/// The first word and the rest.
+/// The first word and the rest. A word in quotes, as the shell puts a path in that holds a space, ends at the next quote.
 fn cut_word(text: &str) -> (&str, &str) {
     let text = text.trim();
+    if let Some((word, rest)) = text.strip_prefix('"').and_then(|text| text.split_once('"')) {
+        return (word, rest.trim());
+    }
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (word, rest.trim())
 }
@@ -41,6 +44,9 @@ mod tests {
             url("FS0:\\wireboot.efi\thttp://a/b quiet"),
             Some((expected, "quiet"))
         );
+        let quoted = "\"FS0:\\a b\\wireboot.efi\" http://a/b quiet";
+        assert_eq!(url(quoted), Some((expected, "quiet")));
+        assert_eq!(url("\"FS0: http://a/b"), Some((expected, "")));
         assert_eq!(url("wireboot.efi"), None);
         assert_eq!(url(""), None);
         assert_eq!(url("wireboot.efi quiet http://a/b"), None);

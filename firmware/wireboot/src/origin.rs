@@ -1,7 +1,7 @@
 //! How were we loaded? From which interface and server, and what does the firmware know of the network?
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use core::fmt::Display;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_fetch::url::{Url, UrlError};
@@ -11,6 +11,7 @@ use wireboot_platform::device_path::{IpNode, NetworkPath};
 use wireboot_platform::duid;
 use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::pxe::{self, Cached};
+use wireboot_platform::started;
 
 /// Our own file's name.
 const OWN_NAME: &str = "wireboot.efi";
@@ -31,6 +32,8 @@ pub struct Origin {
     pub url: Option<Url>,
     /// We came by HTTP Boot.
     pub http: bool,
+    /// What wireboot.efi has started, if one of those has started us: URLs, each in a line.
+    started: String,
 }
 
 impl Origin {
@@ -63,7 +66,8 @@ impl Origin {
                 let duid = duid::of_firmware()?;
                 Some(ClientId { duid, iaid: None })
             });
-        let http = network.uri.is_some();
+        // What we have fetched by PXE has a URI in its path, too.
+        let http = network.uri.is_some() && cached.is_none();
         let url = uri.or_else(|| boot_files(&leases).next());
         Self {
             path,
@@ -73,13 +77,15 @@ impl Origin {
             client_id,
             url,
             http,
+            started: started::urls(),
         }
     }
 
-    /// Whether a server names wireboot.efi again, as one does that does not know the user class.
-    pub fn is_us(&self, url: &Url) -> bool {
+    /// Whether a server names wireboot.efi again, or a program by which we came here, as one does that does not know the user class.
+    pub fn leads_back(&self, url: &Url) -> bool {
         self.url.as_ref() == Some(url)
             || url.resource().rsplit(['/', '\\']).next() == Some(OWN_NAME)
+            || self.started.lines().any(|started| started == url.as_str())
     }
 
     /// Whether the firmware holds a lease.

@@ -1,16 +1,15 @@
 //! The plan of a boot: which program with which files, by what the file says that the source names, and by the user's choice.
 
 use crate::error::Error;
-use crate::fetching::{Fetcher, Wanted};
+use crate::fetching::Fetcher;
 use crate::menu;
-use crate::origin::{self, Origin};
-use crate::settings::Settings;
-use crate::source;
+use crate::settings::{EMBEDDED, Settings};
+use crate::source::{self, Choice};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use wireboot_fetch::File;
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{File, Leases};
-use wireboot_wire::bootconf::{self, BootConfig, Program};
+use wireboot_wire::bootconf::{self, BootConfig, Program, Setting};
 use wireboot_wire::filetype;
 
 /// What is started.
@@ -44,31 +43,48 @@ pub(crate) struct Plan {
     pub options: String,
 }
 
-/// Fetches `url` and finds out what it is: an EFI program, or a configuration, which completes the settings.
-pub(crate) fn fetch(
+/// What was chosen comes to: `file` is its first, if that is here already, and `embedded` what the embedded configuration says of what is
+/// started.
+pub(crate) fn make(
     fetcher: &mut Fetcher,
-    url: Url,
-    arguments: String,
+    choice: Choice,
+    file: Option<File>,
+    embedded: &[Setting],
     settings: &mut Settings,
 ) -> Result<Plan, Error> {
-    let mut files = fetcher.get(&[Wanted::plain(&url)])?;
-    let file = files.pop().ok_or(Error::Nothing)?;
+    let (file, url, arguments) = match (choice, file) {
+        (
+            Choice::Config {
+                config,
+                base,
+                arguments,
+            },
+            file,
+        ) => {
+            let how = (EMBEDDED, &mut *settings);
+            let plan = choose(fetcher, config, file, base.as_ref(), &arguments, how)?;
+            settings.complete(EMBEDDED, embedded)?;
+            return Ok(plan);
+        }
+        (Choice::Url { url, arguments }, Some(file)) => (file, url, arguments),
+        // The one of either version of IP that has come.
+        (Choice::Named { .. }, Some(file)) => {
+            let url = Url::parse(&file.url)?;
+            (file, url, String::new())
+        }
+        (_, None) => return Err(Error::Nothing),
+    };
+    settings.complete(EMBEDDED, embedded)?;
     plan(fetcher, file, url, arguments, settings)
 }
 
-/// The same for what DHCP names by one version of IP, or else by the other.
-pub(crate) fn fetch_named(
-    fetcher: &mut Fetcher,
-    url: Url,
-    origin: &Origin,
-    settings: &mut Settings,
-) -> Result<Plan, Error> {
-    let other = |leases: &Leases| {
-        origin::boot_files(leases).find(|other| *other != url && !origin.is_us(other))
-    };
-    let file = fetcher.get_either(&url, other)?;
-    let url = Url::parse(&file.url)?;
-    plan(fetcher, file, url, String::new(), settings)
+/// The URL of a file of a configuration.
+pub(crate) fn absolute(base: Option<&Url>, file: &bootconf::File) -> Result<Url, Error> {
+    Ok(match base {
+        Some(base) => base.join(&file.url)?,
+        None if file.url.contains("://") => Url::parse(&file.url)?,
+        None => return Err(Error::Relative(file.url.clone())),
+    })
 }
 
 /// What a file says. It came from `url`.
@@ -102,6 +118,7 @@ fn plan(
     let plan = choose(
         fetcher,
         config,
+        None,
         Some(&base),
         &arguments,
         (&name, &mut *settings),
@@ -125,10 +142,12 @@ fn configuration(bytes: &[u8], url: &str) -> Result<BootConfig, Error> {
     })
 }
 
-/// Lets the user choose from the configuration `name`. What the entry says of how wireboot.efi is to work completes the settings.
-pub(crate) fn choose(
+/// Lets the user choose from the configuration `name`; the default entry's program may be here already. What the entry says of how
+/// wireboot.efi is to work completes the settings.
+fn choose(
     fetcher: &mut Fetcher,
     mut config: BootConfig,
+    default: Option<File>,
     base: Option<&Url>,
     arguments: &str,
     (name, settings): (&str, &mut Settings),
@@ -137,17 +156,13 @@ pub(crate) fn choose(
     if index >= config.entries.len() {
         return Err(Error::Nothing);
     }
+    let file = default.filter(|_| index == config.default);
     let entry = config.entries.swap_remove(index);
     log::info!("booting {:?}", entry.title);
     settings.complete(name, &entry.settings)?;
     let planned = |file: &bootconf::File| -> Result<Planned, Error> {
-        let url = match base {
-            Some(base) => base.join(&file.url)?,
-            None if file.url.contains("://") => Url::parse(&file.url)?,
-            None => return Err(Error::Relative(file.url.clone())),
-        };
         Ok(Planned {
-            url,
+            url: absolute(base, file)?,
             sha256: file.sha256,
             file: None,
         })
@@ -164,7 +179,10 @@ pub(crate) fn choose(
         options.push_str(arguments);
     }
     Ok(Plan {
-        program: planned(entry.program.file())?,
+        program: Planned {
+            file,
+            ..planned(entry.program.file())?
+        },
         kind,
         initrds: entry.initrd.iter().map(planned).collect::<Result<_, _>>()?,
         options,

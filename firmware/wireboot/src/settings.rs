@@ -104,8 +104,13 @@ impl Settings {
                     continue;
                 }
             };
-            if !is_said {
-                self.configure(name, setting)?;
+            if is_said {
+                continue;
+            }
+            match self.configure(name, setting) {
+                // No reason not to boot.
+                Err(error) if *key == "report" => log::warn!("{error}"),
+                result => result?,
             }
         }
         Ok(())
@@ -406,8 +411,14 @@ mod tests {
                 };
                 let values = setting.of_the_program();
                 let expected = values.is_none_or(|values| values.accept(value));
-                let taken = Settings::default().complete("a", &[setting]);
-                assert_eq!(taken.is_ok(), expected, "{key} {value}");
+                let mut settings = Settings::default();
+                let taken = settings.complete("a", &[setting]);
+                if key == "report" {
+                    // It is no reason not to boot.
+                    assert_eq!((taken.is_ok(), settings.report.is_some()), (true, expected));
+                } else {
+                    assert_eq!(taken.is_ok(), expected, "{key} {value}");
+                }
             }
         }
     }

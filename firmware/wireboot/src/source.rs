@@ -2,16 +2,17 @@
 //! `wireboot`, else `wireboot.conf` beside wireboot.efi.
 
 use crate::error::Error;
-use crate::fetching::Fetcher;
+use crate::fetching::{Fetcher, Wanted};
 use crate::options;
 use crate::origin::{self, Origin};
+use crate::plan;
 use crate::settings::EMBEDDED;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
-use wireboot_fetch::Leases;
 use wireboot_fetch::dhcp::{DhcpRequest, VendorClass};
-use wireboot_fetch::url::Url;
+use wireboot_fetch::url::{Host, Url};
+use wireboot_fetch::{File, Leases};
 use wireboot_net::Duration;
 use wireboot_platform::image::LoadedSelf;
 use wireboot_platform::smbios;
@@ -52,6 +53,54 @@ pub enum Choice {
         /// For what is started.
         arguments: String,
     },
+}
+
+impl Choice {
+    /// The file by which it is seen whether a network leads to what shall be booted: that which is named, or the program of the default entry.
+    pub(crate) fn first_file(
+        &self,
+        fetcher: &mut Fetcher,
+        origin: &Origin,
+    ) -> Result<Option<File>, Error> {
+        let mut files = match self {
+            Self::Url { url, .. } => fetcher.get(&[Wanted::plain(url)])?,
+            Self::Named { url } => {
+                let other = |leases: &Leases| {
+                    origin::boot_files(leases)
+                        .find(|other| *other != *url && !origin.leads_back(other))
+                };
+                return fetcher.get_either(url, other).map(Some);
+            }
+            Self::Config { config, base, .. } => {
+                let entry = config.default_entry().ok_or(Error::Nothing)?;
+                let program = entry.program.file();
+                fetcher.get(&[Wanted {
+                    url: &plan::absolute(base.as_ref(), program)?,
+                    sha256: program.sha256,
+                    is_initrd: false,
+                }])?
+            }
+        };
+        Ok(files.pop())
+    }
+
+    /// The servers that it names by their addresses.
+    fn servers(&self) -> Vec<IpAddr> {
+        let address = |url: Url| match url.host() {
+            Host::Address(address) => Some(*address),
+            Host::Name(_) => None,
+        };
+        match self {
+            Self::Url { url, .. } | Self::Named { url } => {
+                address(url.clone()).into_iter().collect()
+            }
+            Self::Config { config, base, .. } => {
+                let files = config.entries.iter().flat_map(bootconf::Entry::files);
+                let urls = files.filter_map(|file| plan::absolute(base.as_ref(), file).ok());
+                urls.filter_map(address).collect()
+            }
+        }
+    }
 }
 
 /// The configuration in our own image, if it has one.
@@ -98,6 +147,20 @@ pub fn given(
     Ok(embedded)
 }
 
+/// Addresses without a question about boot files, to get what was chosen: the firmware's, and by DHCP where those do not lead to its servers.
+pub(crate) fn take_lease_to(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    choice: &Choice,
+    patience: Option<Duration>,
+) -> Result<(), Error> {
+    let is_led_to = |server: &IpAddr| origin.leases.have_version_of(*server);
+    if origin.has_lease() && choice.servers().iter().all(is_led_to) {
+        return adopt(fetcher, origin.leases.clone());
+    }
+    ask_beyond(fetcher, origin, false, patience).map(drop)
+}
+
 /// An address without a question about boot files: the firmware's, else by DHCP.
 pub fn take_lease(
     fetcher: &mut Fetcher,
@@ -122,13 +185,22 @@ pub fn take_lease_for(
     if origin.leases.have_version_of(server) {
         return adopt(fetcher, origin.leases.clone());
     }
-    ask(fetcher, origin, false, None)?;
+    ask(fetcher, origin, false, patience_with(origin, None))?;
     fetcher.wait_for_lease(server, OTHER_VERSION)
 }
 
 /// What DHCP answers to a question for a boot file, without one where none is named.
 pub fn boot_leases(fetcher: &mut Fetcher, origin: &Origin) -> Result<Leases, Error> {
-    ask(fetcher, origin, true, None)
+    ask(fetcher, origin, true, patience_with(origin, None))
+}
+
+/// How long DHCP is waited for that only says what to boot where the firmware has a lease.
+fn patience_with(origin: &Origin, without: Option<Duration>) -> Option<Duration> {
+    if origin.has_lease() {
+        Some(PATIENCE_WITH_LEASE)
+    } else {
+        without
+    }
 }
 
 fn adopt(fetcher: &mut Fetcher, leases: Leases) -> Result<(), Error> {
@@ -176,25 +248,20 @@ fn ask(
             .as_ref()
             .map(|lease| lease.address.address()),
         want_boot_file,
-        // With a lease in hand the question is only what to boot.
-        patience: if origin.has_lease() {
-            Some(PATIENCE_WITH_LEASE)
-        } else {
-            patience
-        },
+        patience,
     })?;
     report(&leases, "DHCP");
     Ok(leases)
 }
 
-/// Asks DHCP what to boot, and looks beside wireboot.efi when the answer is of no help. That may be by a version of IP of which DHCP has given
-/// no lease now: the firmware's goes on.
-pub fn by_dhcp(
+/// What DHCP gives. By a version of IP of which it gives no lease now, the firmware's goes on.
+fn ask_beyond(
     fetcher: &mut Fetcher,
     origin: &Origin,
+    want_boot_file: bool,
     patience: Option<Duration>,
-) -> Result<Choice, Error> {
-    let leases = match ask(fetcher, origin, true, patience) {
+) -> Result<Leases, Error> {
+    let leases = match ask(fetcher, origin, want_boot_file, patience) {
         Err(Error::Fetch(error)) if origin.has_lease() => {
             log::warn!("{error}");
             Leases::default()
@@ -202,8 +269,18 @@ pub fn by_dhcp(
         result => result?,
     };
     adopt(fetcher, origin::beyond(&leases, &origin.leases))?;
+    Ok(leases)
+}
+
+/// Asks DHCP what to boot, and looks beside wireboot.efi when the answer is of no help.
+pub fn by_dhcp(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    patience: Option<Duration>,
+) -> Result<Choice, Error> {
+    let leases = ask_beyond(fetcher, origin, true, patience_with(origin, patience))?;
     match origin::boot_file(&leases).map_err(Error::BootFile)? {
-        Some(url) if !origin.is_us(&url) => Ok(Choice::Named { url }),
+        Some(url) if !origin.leads_back(&url) => Ok(Choice::Named { url }),
         named => {
             let own = origin.url.clone().or(named).ok_or(Error::Nothing)?;
             let url = own.join(CONFIG_NAME)?;

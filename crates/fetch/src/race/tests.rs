@@ -84,7 +84,13 @@ fn an_address_is_reached_by_one_of_its_version() {
     let [four, six]: [IpAddr; 2] = ["10.0.0.1", "2001:db8::1"].map(|text| text.parse().unwrap());
     for (v4, v6) in [(false, false), (false, true), (true, false), (true, true)] {
         let versions = Versions { v4, v6 };
-        assert_eq!((versions.reach(four), versions.reach(six)), (v4, v6));
+        assert_eq!(
+            (
+                versions.have_version_of(four),
+                versions.have_version_of(six)
+            ),
+            (v4, v6)
+        );
     }
 }
 

@@ -36,6 +36,12 @@ struct Bench {
 
 impl Bench {
     fn new(script: TftpServerScript) -> Self {
+        let mut bench = Self::without_lease(script);
+        bench.commands.push(Command::Configure(lease())).unwrap();
+        bench
+    }
+
+    fn without_lease(script: TftpServerScript) -> Self {
         let (near, far) = sim::link(LinkConfig::default(), LinkConfig::default(), 1);
         let clock = near.clock();
         let (commands, inbox) = channel(16);
@@ -54,7 +60,7 @@ impl Bench {
         let port = listener.port();
         let log = Rc::new(RefCell::new(Log::default()));
         server.spawn(serve(stack, listener, script, log.clone()));
-        let mut bench = Self {
+        Self {
             service,
             server,
             port,
@@ -65,9 +71,7 @@ impl Bench {
             done: BTreeMap::new(),
             needs: Vec::new(),
             progress: 0,
-        };
-        bench.commands.push(Command::Configure(lease())).unwrap();
-        bench
+        }
     }
 
     fn get(&mut self, job: Job) {
@@ -85,25 +89,37 @@ impl Bench {
     fn run(&mut self, jobs: usize, mut answer: impl FnMut(Job, u64) -> Option<Command>) {
         while self.done.len() < jobs {
             assert!(self.clock.now() < 100_000_000, "the downloads do not end");
-            let now = Instant::from_micros(self.clock.now());
-            let busy = self.service.poll(now).unwrap() | self.server.poll(now).unwrap();
-            self.clock.advance(if busy { 2 } else { 50 });
-            while let Some(event) = self.events.pop() {
-                match event {
-                    Event::NeedMemory { job, bytes } => {
-                        self.needs.push((job, bytes));
-                        if let Some(command) = answer(job, bytes) {
-                            self.commands.push(command).unwrap();
-                        }
+            self.turn(&mut answer);
+        }
+    }
+
+    /// Runs for so many seconds.
+    fn run_for(&mut self, seconds: i64) {
+        let end = self.clock.now() + seconds * 1_000_000;
+        while self.clock.now() < end {
+            self.turn(&mut give);
+        }
+    }
+
+    fn turn(&mut self, answer: &mut impl FnMut(Job, u64) -> Option<Command>) {
+        let now = Instant::from_micros(self.clock.now());
+        let busy = self.service.poll(now).unwrap() | self.server.poll(now).unwrap();
+        self.clock.advance(if busy { 2 } else { 50 });
+        while let Some(event) = self.events.pop() {
+            match event {
+                Event::NeedMemory { job, bytes } => {
+                    self.needs.push((job, bytes));
+                    if let Some(command) = answer(job, bytes) {
+                        self.commands.push(command).unwrap();
                     }
-                    Event::Progress { .. } => self.progress += 1,
-                    Event::Done { job, result } => {
-                        assert!(self.done.insert(job, result).is_none());
-                    }
-                    Event::Lease { .. } => panic!("no lease was asked for"),
-                    Event::Exchange { .. } => panic!("nothing was exchanged"),
-                    Event::Link { .. } => panic!("there is no tap"),
                 }
+                Event::Progress { .. } => self.progress += 1,
+                Event::Done { job, result } => {
+                    assert!(self.done.insert(job, result).is_none());
+                }
+                Event::Lease { .. } => panic!("no lease was asked for"),
+                Event::Exchange { .. } => panic!("nothing was exchanged"),
+                Event::Link { .. } => panic!("there is no tap"),
             }
         }
     }
@@ -128,6 +144,7 @@ fn more_downloads_than_run_together_all_arrive() {
         assert!(file.memory.rest(0)[..file.len as usize] == script.file);
         assert_eq!(file.stats.bytes, script.file.len() as u64);
         assert!(file.stats.micros > 0);
+        assert_eq!(file.server, Some(SERVER.into()));
     }
 }
 
@@ -208,6 +225,7 @@ fn a_file_is_its_bytes_and_what_they_took() {
         url: "http://h/x".into(),
         memory: Memory::from(vec![1, 2, 3, 4]),
         len: 3,
+        server: None,
         stats: Stats::default(),
     };
     assert_eq!(file.content(), [1, 2, 3]);
@@ -333,4 +351,85 @@ fn the_link_below_a_tap_is_told_when_it_changes() {
     assert_eq!([turn(&mut bench), turn(&mut bench)], [Some(false), None]);
     cut(&mut bench, true);
     assert_eq!([turn(&mut bench), turn(&mut bench)], [Some(true), None]);
+}
+
+#[test]
+fn a_file_waits_for_the_lease_that_leads_to_its_server() {
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    let awaited = bench.service.shared.clone();
+    awaited.awaited.set(Versions {
+        v4: true,
+        v6: false,
+    });
+    bench.get(1);
+    bench.run_for(10);
+    assert!(bench.done.is_empty());
+    // There is one at last.
+    bench.commands.push(Command::Configure(lease())).unwrap();
+    bench.run(1, give);
+    assert!(bench.done.remove(&1).unwrap().is_ok());
+}
+
+#[test]
+fn a_file_does_not_wait_for_a_lease_that_cannot_come() {
+    for awaited in [
+        Versions::default(),
+        Versions {
+            v4: false,
+            v6: true,
+        },
+    ] {
+        let mut bench = Bench::without_lease(TftpServerScript::default());
+        bench.service.shared.awaited.set(awaited);
+        bench.get(1);
+        bench.run_for(1);
+        assert!(bench.done.remove(&1).unwrap().is_err());
+    }
+    // It is still under way, and may be ended.
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    bench.service.shared.awaited.set(Versions {
+        v4: true,
+        v6: false,
+    });
+    bench.get(1);
+    bench.run_for(1);
+    bench.commands.push(Command::Cancel { job: 1 }).unwrap();
+    bench.run_for(1);
+    assert!(matches!(
+        bench.done.remove(&1),
+        Some(Err(FetchError::Cancelled { .. }))
+    ));
+}
+
+#[test]
+fn a_name_waits_for_the_lease_with_a_name_server() {
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    let state = bench.service.shared.clone();
+    let reason = |bench: &mut Bench| match bench.done.remove(&1) {
+        Some(Err(FetchError::Unresolved { reason, .. })) => Some(reason),
+        _ => None,
+    };
+    state.awaited.set(Versions { v4: true, v6: true });
+    bench.ask(1, "tftp://boot/linux".to_string());
+    bench.run_for(3);
+    assert!(bench.done.is_empty());
+    let mut lease = lease();
+    lease.dns.push(SERVER);
+    bench.commands.push(Command::Configure(lease)).unwrap();
+    state.await_no_v4();
+    bench.run_for(10);
+    // It was asked, though it does not answer.
+    let why = reason(&mut bench).unwrap();
+    assert!(why.contains(&SERVER.to_string()), "{why}");
+    // None comes: it ends.
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    bench
+        .service
+        .shared
+        .awaited
+        .set(Versions { v4: true, v6: true });
+    bench.ask(1, "tftp://boot/linux".to_string());
+    bench.run_for(11);
+    let why = reason(&mut bench).unwrap();
+    assert!(why.contains("no DNS server is known"), "{why}");
 }
