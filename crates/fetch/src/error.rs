@@ -2,7 +2,7 @@
 
 use crate::dhcp::DhcpError;
 use crate::dhcpv6::Dhcp6Error;
-use crate::http::HttpError;
+use crate::http::{HttpError, Problem};
 use crate::tftp::TftpError;
 use crate::url::{Url, UrlError};
 use alloc::boxed::Box;
@@ -54,6 +54,18 @@ pub enum FetchError {
         /// What was asked for.
         url: Url,
     },
+}
+
+impl FetchError {
+    /// Whether the server has said no: it is there, and says so to everybody.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        match self {
+            Self::Http(error) => matches!(error.problem, Problem::Status { .. }),
+            Self::Tftp { error, .. } => matches!(**error, TftpError::Server { .. }),
+            _ => false,
+        }
+    }
 }
 
 fn shown(servers: &[SocketAddr]) -> String {

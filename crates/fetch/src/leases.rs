@@ -88,6 +88,7 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: i
                 Err(_) => News::NoV4,
             });
             found.v4 = Some((result, now));
+            found.has_news = true;
         }
         if v6_goes_on && let Poll::Ready(end) = v6.as_mut().poll(context) {
             v6_goes_on = false;
@@ -99,6 +100,7 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: i
         if let Some(lease) = lease6.take() {
             report(News::V6(lease.clone()));
             found.v6 = Some((Ok(lease), now));
+            found.has_news = true;
         }
         if let Some(news) = found.news(request.want_boot_file, now) {
             report(news);
@@ -118,15 +120,20 @@ struct Found {
     v4: Option<(Result<Lease, DhcpError>, Instant)>,
     v6: Option<(Result<Lease6, Dhcp6Error>, Instant)>,
     decided: bool,
+    /// A lease has come that was not told.
+    has_news: bool,
 }
 
 impl Found {
     /// What is to be reported now. To be called until both versions have ended.
     fn news(&mut self, want_boot_file: bool, now: Instant) -> Option<News> {
         if self.decided {
-            return self.both().map(|leases| News::Both(Box::new(leases)));
+            let has_news = core::mem::take(&mut self.has_news);
+            let both = self.both().filter(|_| has_news)?;
+            return Some(News::Both(Box::new(both)));
         }
         self.decided = self.is_enough(want_boot_file, now);
+        self.has_news = false;
         self.decided.then(|| News::Decided(self.result()))
     }
 
@@ -212,7 +219,7 @@ mod tests {
         let found = Found {
             v4: v4.map(|end| (end, at(1000))),
             v6: v6.map(|end| (end, at(1000))),
-            decided: false,
+            ..Found::default()
         };
         (1000..100_000).find(|&millis| found.is_enough(want, at(millis)))
     }
@@ -245,7 +252,7 @@ mod tests {
     fn the_other_versions_lease_is_told_when_it_follows() {
         let mut found = Found::default();
         assert!(found.news(true, at(0)).is_none());
-        found.v4 = Some((v4(true), at(1)));
+        (found.v4, found.has_news) = (Some((v4(true), at(1))), true);
         assert!(matches!(
             found.news(true, at(1)),
             Some(News::Decided(Ok(_)))
@@ -253,11 +260,12 @@ mod tests {
         assert!(found.news(true, at(2)).is_none());
         found.v6 = Some((Err(Dhcp6Error::NoLinkLocal), at(3)));
         assert!(found.news(true, at(3)).is_none());
-        found.v6 = Some((v6(true), at(3)));
+        (found.v6, found.has_news) = (Some((v6(true), at(3))), true);
         let Some(News::Both(leases)) = found.news(true, at(3)) else {
             panic!("not reported");
         };
         assert_eq!((leases.v4, leases.v6), (v4(true).ok(), v6(true).ok()));
+        assert!(found.news(true, at(4)).is_none(), "told twice");
     }
 
     #[test]
@@ -266,7 +274,7 @@ mod tests {
             let found = Found {
                 v4: Some((Err(DhcpError::NoAddress), at(0))),
                 v6: Some((v6, at(0))),
-                decided: false,
+                ..Found::default()
             };
             found.result().map_err(|error| error.to_string())
         };

@@ -527,6 +527,8 @@ impl ServiceState {
 
     async fn download(&self, job: Job, url: &str, patience: Duration) -> Result<File, FetchError> {
         let url = Url::parse(url)?;
+        // Until there is an address, others may run.
+        let _ = unless(|| self.cancelled(job), self.leased(url.host())).await;
         while self.running.get() >= MAX_CONCURRENT && !self.cancelled(job) {
             self.stack.next_turn().await;
         }
@@ -536,8 +538,7 @@ impl ServiceState {
             patience,
         };
         let work = async {
-            self.leased(url.host()).await;
-            self.routed().await;
+            self.routed(url.host()).await;
             self.transfer(job, &url, limits).await
         };
         let result = unless(|| self.cancelled(job), work).await;
@@ -545,14 +546,13 @@ impl ServiceState {
         result.unwrap_or_else(|| Err(FetchError::Cancelled { url }))
     }
 
-    /// Waits for a lease of the version of IP that leads to the host, as long as DHCP is asked for one.
+    /// Waits for an address of the version of IP that leads to the host, as long as DHCP is asked for one.
     async fn leased(&self, host: &Host) {
-        let address = match host {
-            Host::Address(IpAddr::V6(address)) if address.is_unicast_link_local() => return,
-            Host::Address(address) => *address,
-            Host::Name(_) => return,
+        let Host::Address(address) = *host else {
+            return;
         };
-        while !self.leases.borrow().have_version_of(address)
+        while !is_link_local(host)
+            && !Versions::of(&self.stack).have_version_of(address)
             && self.awaited.get().have_version_of(address)
         {
             self.stack.next_turn().await;
@@ -571,10 +571,13 @@ impl ServiceState {
     }
 
     /// Waits for a router or an on-link prefix where there is only IPv6: a router advertisement tells of them.
-    async fn routed(&self) {
+    async fn routed(&self, host: &Host) {
         let alone = |leases: &Leases| leases.v6.is_some() && leases.v4.is_none();
         let end = self.stack.now() + ROUTER_PATIENCE;
-        while alone(&self.leases.borrow()) && !self.stack.has_ipv6_route() && self.stack.now() < end
+        while !is_link_local(host)
+            && alone(&self.leases.borrow())
+            && !self.stack.has_ipv6_route()
+            && self.stack.now() < end
         {
             self.stack.next_turn().await;
         }
@@ -654,7 +657,7 @@ impl ServiceState {
     }
 
     async fn exchange(&self, job: Job, request: &http::Request) -> Result<(), http::Problem> {
-        self.routed().await;
+        self.routed(request.url.host()).await;
         let mut taker = MailboxTaker { shared: self, job };
         http::exchange(&self.stack, &self.connections, &self, request, &mut taker).await
     }
@@ -671,6 +674,11 @@ impl ServiceState {
                 }),
         }
     }
+}
+
+/// Whether it is on this link, whatever the network is.
+fn is_link_local(host: &Host) -> bool {
+    matches!(host, Host::Address(IpAddr::V6(address)) if address.is_unicast_link_local())
 }
 
 impl Resolve for &ServiceState {

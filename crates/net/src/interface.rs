@@ -212,8 +212,14 @@ impl Interface {
         known.map_or(NextHop::Neighbor(hop), NextHop::Known)
     }
 
-    /// Where an answer to `stranger` goes, whose Ethernet address is `mac` if it has told that. `None` without a route, and while much
-    /// waits already: no question for another neighbour is given up for it.
+    /// Whom an answer to `stranger` is handed to. `None` without a route, and where another neighbour's question would be given up for it.
+    pub(crate) fn hop_of_answer(&self, stranger: IpAddr, now: Instant) -> Option<IpAddr> {
+        let hop = self.next_hop(stranger, now)?;
+        self.neighbors.has_room_for(hop).then_some(hop)
+    }
+
+    /// Where an answer to `stranger` goes, whose Ethernet address is `mac` if it has told that. `None` without a way, and while many answers
+    /// wait.
     fn way_of_answer(
         &mut self,
         stranger: IpAddr,
@@ -223,10 +229,7 @@ impl Interface {
         let to = match mac.or(group_mac(stranger)) {
             Some(mac) => NextHop::Known(mac),
             None => {
-                let hop = self.next_hop(stranger, now)?;
-                if !self.neighbors.has_room_for(hop) {
-                    return None;
-                }
+                let hop = self.hop_of_answer(stranger, now)?;
                 self.toward(hop, now)
             }
         };

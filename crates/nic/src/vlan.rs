@@ -1,6 +1,7 @@
 //! One VLAN of a NIC's network (IEEE 802.1Q): a tag on everything that is sent; what comes without it, or with another, is
 //! somebody else's. Without a VLAN, a tag that tells a priority alone comes off.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 /// Length of a tag in bytes. A tagged frame is so much longer than the MTU says.
 pub const TAG_LEN: usize = 4;
 /// The EtherType that announces a tag.
-const TPID: [u8; 2] = [0x81, 0x00];
+pub const TPID: [u8; 2] = [0x81, 0x00];
 /// Where the tag is: behind both addresses.
 const TAG: usize = 12;
 /// The VLAN's number in the second half of a tag; above it are priority and drop eligibility.
@@ -38,6 +39,36 @@ impl fmt::Display for VlanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// The tag of a VLAN, without a priority.
+fn tag(id: VlanId) -> [u8; TAG_LEN] {
+    let ([t0, t1], [v0, v1]) = (TPID, id.0.to_be_bytes());
+    [t0, t1, v0, v1]
+}
+
+/// What stands before and behind the tag of this VLAN; `None` where there is none, or another's.
+#[inline]
+fn around_tag(bytes: &[u8], id: u16) -> Option<(&[u8], &[u8])> {
+    let (addresses, rest) = bytes.split_at_checked(TAG)?;
+    let (tag, rest) = rest.split_first_chunk::<TAG_LEN>()?;
+    let [t0, t1, v0, v1] = *tag;
+    let is_its = [t0, t1] == TPID && u16::from_be_bytes([v0, v1]) & VID == id;
+    is_its.then_some((addresses, rest))
+}
+
+/// A frame as it is sent into a VLAN, without a priority.
+#[must_use]
+pub fn tagged(frame: &[u8], id: VlanId) -> Vec<u8> {
+    let (addresses, rest) = frame.split_at(frame.len().min(TAG));
+    [addresses, &tag(id), rest].concat()
+}
+
+/// A frame of a VLAN without its tag; `None` for every other frame.
+#[must_use]
+pub fn untagged(frame: &[u8], id: VlanId) -> Option<Vec<u8>> {
+    let (addresses, rest) = around_tag(frame, id.0)?;
+    Some([addresses, rest].concat())
 }
 
 /// A NIC as one VLAN sees it, or as it is.
@@ -168,12 +199,7 @@ fn is_tagged(frame: &Frame<'_>) -> bool {
 #[inline(never)]
 fn without_tag(frame: &Frame<'_>, id: u16, sink: &mut impl FnMut(Frame<'_>)) -> Option<()> {
     let (first, others) = frame.parts.split_first()?;
-    let (addresses, rest) = first.split_at_checked(TAG)?;
-    let (tag, rest) = rest.split_first_chunk::<TAG_LEN>()?;
-    let [t0, t1, v0, v1] = *tag;
-    if [t0, t1] != TPID || u16::from_be_bytes([v0, v1]) & VID != id {
-        return None;
-    }
+    let (addresses, rest) = around_tag(first, id)?;
     // The first part has to hold the headers in one piece, so its beginning is copied together.
     let mut head = [0; FIRST_PART_MIN];
     let (copied, rest) = rest.split_at(rest.len().min(FIRST_PART_MIN - TAG));
@@ -214,8 +240,7 @@ impl<T: Transmit> Transmit for VlanTransmit<T> {
         let Some(id) = self.id else {
             return self.tx.send(len, offload, fill);
         };
-        let [v0, v1] = id.0.to_be_bytes();
-        let [t0, t1] = TPID;
+        let tag = tag(id);
         let behind = |offset: u16| offset.saturating_add(TAG_LEN as u16);
         let offload = match offload {
             Offload::None => Offload::None,
@@ -239,8 +264,8 @@ impl<T: Transmit> Transmit for VlanTransmit<T> {
             fill(frame);
             if len >= TAG {
                 memory.copy_within(TAG_LEN..TAG_LEN + TAG, 0);
-                if let Some(tag) = memory.get_mut(TAG..TAG + TAG_LEN) {
-                    tag.copy_from_slice(&[t0, t1, v0, v1]);
+                if let Some(place) = memory.get_mut(TAG..TAG + TAG_LEN) {
+                    place.copy_from_slice(&tag);
                 }
             }
         })
@@ -266,7 +291,6 @@ mod tests {
     use crate::sim::{LinkConfig, NicConfig, link};
     use crate::wrapped::is_as_its_nic;
     use std::vec;
-    use std::vec::Vec;
 
     fn id(number: u16) -> VlanId {
         VlanId::new(number).unwrap()
@@ -287,6 +311,30 @@ mod tests {
         assert_eq!(VlanId::new(4095), None);
         assert!(VlanId::new(1).is_some() && VlanId::new(4094).is_some());
         assert_eq!(std::format!("{}", id(4094)), "4094");
+    }
+
+    #[test]
+    fn a_frame_gets_its_tag_and_loses_it() {
+        let plain = frame(60);
+        let wire = super::tagged(&plain, id(0xabc));
+        assert_eq!(wire, tagged(&plain, [0x81, 0, 0x0a, 0xbc]));
+        assert_eq!(untagged(&wire, id(0xabc)), Some(plain.clone()));
+        // Of any priority.
+        let urgent = tagged(&plain, [0x81, 0, 0xfa, 0xbc]);
+        assert_eq!(untagged(&urgent, id(0xabc)), Some(plain.clone()));
+        for other in [&wire, &tagged(&plain, [0x88, 0xa8, 0, 6]), &plain] {
+            assert_eq!(untagged(other, id(6)), None);
+        }
+    }
+
+    #[test]
+    fn short_frames_are_no_harm() {
+        let wire = super::tagged(&[7; 12], id(5));
+        for len in 0..wire.len() {
+            assert_eq!(untagged(&wire[..len], id(5)), None);
+            let _ = super::tagged(&wire[..len], id(5));
+        }
+        assert_eq!(untagged(&wire, id(5)), Some(vec![7; 12]));
     }
 
     #[test]

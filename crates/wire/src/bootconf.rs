@@ -574,12 +574,6 @@ impl Reader {
             return;
         };
         let mut initrd = draft.initrd;
-        if matches!(program, Program::Efi(_)) && !initrd.is_empty() {
-            self.error(
-                draft.line,
-                "an entry with efi gives its program no initrd: write linux in place of efi for a kernel",
-            );
-        }
         for (line, sum, url) in draft.sums {
             let mut named = false;
             let own = match &mut program {
@@ -604,6 +598,16 @@ impl Reader {
                     line,
                     format!("a second, different sha256 of {:?}", clip(&url)),
                 );
+            }
+        }
+        if matches!(program, Program::Efi(_)) && !initrd.is_empty() {
+            initrd.clear();
+            let reason = "initrd ignored in this entry, as efi programs get none: write linux in place of efi for a kernel";
+            if self.warnings.len() < MAX_WARNINGS {
+                self.warnings.push(Notice {
+                    line: draft.line,
+                    reason: reason.to_owned(),
+                });
             }
         }
         let title = draft.title.unwrap_or_else(|| {
@@ -802,7 +806,10 @@ mod tests {
         let twice = "title A\nefi a\nnetwork firmware\nnetwork firmware";
         one_error(twice, 4, "a second network");
         one_error("title A\nefi a\nnetwork", 3, "network needs");
-        one_error("title A\nefi a\ninitrd b", 1, "no initrd: write linux");
+        let without = parse("title A\nefi a\ninitrd b").unwrap();
+        assert!(without.entries[0].initrd.is_empty());
+        let warned = without.warnings[0].to_string();
+        assert!(warned.starts_with("line 1: initrd ignored"), "{warned}");
         one_error("title A\nefi a\nnic snp", 3, "before the first entry");
     }
 

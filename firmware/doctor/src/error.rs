@@ -7,6 +7,7 @@ use wireboot_fetch::FetchError;
 use wireboot_fetch::url::UrlError;
 use wireboot_net::NetError;
 use wireboot_nic::Fault;
+use wireboot_nic::vlan::VlanId;
 use wireboot_platform::Status;
 use wireboot_platform::frames::WatchError;
 
@@ -113,7 +114,7 @@ pub(crate) enum Error {
     #[error(
         "this machine is in VLAN {0}, and frames are measured without a tag: connect it to a port of the switch that has this VLAN untagged"
     )]
-    Vlan(u16),
+    Vlan(VlanId),
     /// Nobody names a boot file.
     #[error("neither DHCP nor the URL that this program came from names a boot file")]
     NoBootFile,

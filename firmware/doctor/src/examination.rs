@@ -53,7 +53,7 @@ impl<'a> Examination<'a> {
     /// The card that this program came by, else the first that has a link. `driver`: whose; where that is `None`, wireboot's if it has one.
     pub(crate) fn card(&self, driver: Option<Driver>) -> Result<Card, BootError> {
         let cards = card::all(self.origin, driver)?;
-        self.linked.choose(cards, self.clock)
+        self.linked.choose(cards, driver, self.clock)
     }
 
     /// Tells that a check, or a part of it, measured nothing.

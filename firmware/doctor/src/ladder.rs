@@ -155,8 +155,9 @@ struct LadderRun<'o> {
 impl<'o> LadderRun<'o> {
     /// Finds the interface and an address.
     fn open(options: &'o Options, origin: &'o Origin, clock: Clock) -> Result<Self, Error> {
-        let cards = card::all(origin, Some(NicDriver::Native))?;
-        let card = Linked::default().choose(cards, clock)?;
+        let driver = Some(NicDriver::Native);
+        let cards = card::all(origin, driver)?;
+        let card = Linked::default().choose(cards, driver, clock)?;
         let Card::Native(interface) = &card else {
             return Err(BootError::NoInterface.into());
         };

@@ -1,5 +1,6 @@
 //! Runs an examination: check after check, each announced and with a time limit, then the report.
 
+use crate::cards::Linked;
 use crate::checks::Check;
 use crate::delivery::Delivery;
 use crate::examination::Examination;
@@ -34,7 +35,8 @@ pub(crate) fn run(checks: &[&Check], mut examination: Examination<'_>) {
     }
     let report = &mut examination.report;
     if report.machine.mac.is_empty() {
-        report.machine.mac = mac(examination.origin).map(shown).unwrap_or_default();
+        let mac = mac(examination.origin, &examination.linked);
+        report.machine.mac = mac.map(shown).unwrap_or_default();
     }
     report.as_found = Some(
         shim::as_found() && profiler::as_found() && memory_type::as_found() && examination.restored,
@@ -76,9 +78,11 @@ fn wait_for_a_key(clock: Clock) {
 /// What is said of a check that did not end.
 const INTERRUPTED: &str = "the machine hung in it at the last examination and was reset, or was switched off; it was left out this time, and is not the next time";
 
-/// The Ethernet address of the card that the machine came by, else of the first that the firmware has a driver for.
-fn mac(origin: &Origin) -> Option<[u8; 6]> {
-    origin.network.mac.or_else(|| {
+/// The Ethernet address of the card that the machine came by, else of the one that has a link, else of the first that the firmware has a
+/// driver for.
+fn mac(origin: &Origin, linked: &Linked) -> Option<[u8; 6]> {
+    let examined = origin.network.mac.or_else(|| linked.mac());
+    examined.or_else(|| {
         let mut interfaces = snp::interfaces().into_iter();
         interfaces.find_map(|interface| NetworkPath::parse(&interface.path).mac)
     })

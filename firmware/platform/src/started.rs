@@ -1,4 +1,4 @@
-//! What wireboot.efi has started and what has not come back: such a program may start wireboot.efi again.
+//! What wireboot.efi has started and what has not come back, and over which network: such a program may start wireboot.efi again.
 
 use crate::variable::{self, OWN};
 use alloc::format;
@@ -6,9 +6,9 @@ use alloc::string::String;
 
 const NAME: &str = "WirebootStarted";
 
-/// Their URLs, each in a line.
+/// What is told: for each program some lines, the last one's at the end.
 #[must_use]
-pub fn urls() -> String {
+pub fn told() -> String {
     let text = variable::read(NAME, OWN).unwrap_or_default();
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -20,11 +20,11 @@ pub struct Started {
 }
 
 impl Started {
-    /// Tells `url`.
+    /// Tells these lines of a program.
     #[must_use]
-    pub fn tell(url: &str) -> Self {
-        let before = urls();
-        lend(&format!("{before}{url}\n"));
+    pub fn tell(lines: &str) -> Self {
+        let before = told();
+        lend(&format!("{before}{lines}"));
         Self { before }
     }
 }
@@ -39,8 +39,8 @@ impl Drop for Started {
     }
 }
 
-fn lend(urls: &str) {
-    if let Err(error) = variable::lend(NAME, OWN, urls.as_bytes()) {
+fn lend(lines: &str) {
+    if let Err(error) = variable::lend(NAME, OWN, lines.as_bytes()) {
         log::debug!("{NAME}: {error}");
     }
 }

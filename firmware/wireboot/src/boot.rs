@@ -1,5 +1,6 @@
 //! Fetching the files of an entry, checking them, and starting what they are.
 
+use crate::above;
 use crate::account::Account;
 use crate::error::Error;
 use crate::fetching::{Fetcher, Wanted};
@@ -156,12 +157,13 @@ fn load(program: Program, path: Option<&PathBuf>) -> Result<(Loaded, Url), Error
     }
 }
 
-fn started(loaded: Loaded, url: &Url, clock: &Clock, account: &Account) -> Error {
+/// `told`: to a wireboot.efi that it may start.
+fn started(loaded: Loaded, url: &Url, clock: &Clock, account: &Account, told: &str) -> Error {
     // Gone again when it comes back: the next boot option's loader tells its own.
     let _times = LoaderTimes::tell(clock);
     let report = account.json(loader_times::since_reset(clock), clock.micros());
     let _report = BootReport::tell(&report);
-    let _started = Started::tell(url.as_str());
+    let _started = Started::tell(told);
     let status = match loaded.start() {
         Ok(()) => wireboot_platform::Status::SUCCESS,
         Err(error) => error.status(),
@@ -216,7 +218,7 @@ fn linux(
         "starting linux {url} after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let error = started(loaded, &url, &clock, account);
+    let error = started(loaded, &url, &clock, account, "");
     drop(guard);
     drop(offered);
     Err(error)
@@ -265,7 +267,8 @@ fn efi(
         "starting efi {url} over {whose} network after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let error = started(loaded, &url, &clock, account);
+    let told = above::lines(&url, origin.http, settings.vlan);
+    let error = started(loaded, &url, &clock, account, &told);
     drop(resident);
     Err(error)
 }

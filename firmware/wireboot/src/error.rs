@@ -188,7 +188,7 @@ fn load_text(what: &Option<&'static str>, status: &Status) -> String {
 }
 
 impl Error {
-    /// Before anything was fetched: whether another network card could do better.
+    /// Before the first file is there: whether another network card could do better.
     pub fn is_card_failure(&self) -> bool {
         matches!(
             self,
@@ -200,7 +200,7 @@ impl Error {
                 | Self::Fault(_)
                 | Self::Fetch(_)
                 | Self::Nothing
-        )
+        ) && !self.is_of_file()
     }
 
     /// Whether a server was asked for a file.
@@ -208,7 +208,16 @@ impl Error {
         let Self::Fetch(error) = self else {
             return false;
         };
-        !matches!(**error, FetchError::Dhcp(_) | FetchError::NoLease { .. })
+        matches!(**error, FetchError::Http(_) | FetchError::Tftp { .. })
+    }
+
+    /// Whether it is the same over every card that leads to the file's server.
+    pub(crate) fn is_of_file(&self) -> bool {
+        match self {
+            Self::Fetch(error) => error.is_answer(),
+            Self::Digest { .. } | Self::Relative(_) | Self::Url(_) => true,
+            _ => false,
+        }
     }
 
     /// Whether our own driver did not get the card, or did not start it: another may do.

@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+mod above;
 mod account;
 pub mod boot;
 pub mod card;
@@ -50,30 +51,35 @@ pub fn main() -> Status {
 
 /// How long a card is waited for.
 #[derive(Clone, Copy)]
-struct CardTimeouts {
+pub struct CardTimeouts {
     /// For its link, in microseconds.
     link: u64,
     /// For a DHCP server; `None`: as long as a switch port with spanning tree takes.
-    dhcp: Option<Duration>,
+    pub dhcp: Option<Duration>,
+    /// There is no other card.
+    is_only: bool,
 }
 
 /// For the only card: a switch may take as long until it lets anything through (spanning tree, 802.1D: 2 times 15 s, and 20 s before).
 const ONLY_CARD: CardTimeouts = CardTimeouts {
     link: 50_000_000,
     dhcp: None,
+    is_only: true,
 };
 /// For one of several of which none was ready.
 const SECOND_ROUND: CardTimeouts = CardTimeouts {
     link: 10_000_000,
     dhcp: None,
+    is_only: false,
 };
 /// For one of several: another may be ready.
 const FIRST_ROUND: CardTimeouts = CardTimeouts {
     link: 1_000_000,
     dhcp: Some(Duration::from_secs(8)),
+    is_only: false,
 };
 
-/// Takes the first network card behind which `ask` hears what it needs. It is told how long a DHCP server may take. Cards that were in vain go
+/// Takes the first network card behind which `ask` hears what it needs. It is told how long the card may take. Cards that were in vain go
 /// back to the firmware. When all were, each gets more time.
 ///
 /// # Errors
@@ -82,7 +88,7 @@ pub fn connect<T>(
     origin: &Origin,
     settings: &Settings,
     clock: Clock,
-    mut ask: impl FnMut(&mut Fetcher, Option<Duration>) -> Result<T, Error>,
+    mut ask: impl FnMut(&mut Fetcher, CardTimeouts) -> Result<T, Error>,
 ) -> Result<(Fetcher, T), Error> {
     let cards = card::all(origin, settings.nic)?;
     let rounds: &[CardTimeouts] = match cards.len() {
@@ -98,8 +104,8 @@ pub fn connect<T>(
                         log::warn!("{error}");
                         log::info!("going on with the next network card");
                     }
-                    // A server's answer behind one card tells more than what another lacks.
-                    if !failure.is_of_server() {
+                    // A server that was asked over one card tells more than what another lacks.
+                    if error.is_of_server() || !failure.is_of_server() {
                         failure = error;
                     }
                 }
@@ -118,7 +124,7 @@ fn attempt<T>(
     origin: &Origin,
     settings: &Settings,
     clock: Clock,
-    ask: &mut impl FnMut(&mut Fetcher, Option<Duration>) -> Result<T, Error>,
+    ask: &mut impl FnMut(&mut Fetcher, CardTimeouts) -> Result<T, Error>,
 ) -> Result<(Fetcher, T), Error> {
     let network = match Network::open(card, timeouts.link, settings, clock) {
         Err(error) if error.is_native_driver_failure() && settings.nic.is_none() => {
@@ -133,7 +139,7 @@ fn attempt<T>(
     log::info!("ready after {} ms", clock.micros() / 1000);
     let mut fetcher = Fetcher::new(network).with_patience(settings.patience, origin.url.as_ref());
     fetcher.passed("card", card.to_string());
-    let heard = ask(&mut fetcher, timeouts.dhcp)?;
+    let heard = ask(&mut fetcher, timeouts)?;
     Ok((fetcher, heard))
 }
 
@@ -143,23 +149,25 @@ fn choice(
     fetcher: &mut Fetcher,
     origin: &Origin,
     given: Option<Choice>,
-    patience: Option<Duration>,
+    timeouts: CardTimeouts,
 ) -> Result<(Choice, Option<File>), Error> {
     let choice = match given {
         Some(choice) => {
-            source::take_lease_to(fetcher, origin, &choice, patience)?;
+            source::take_lease_to(fetcher, origin, &choice, timeouts.dhcp)?;
             choice
         }
-        None => source::by_dhcp(fetcher, origin, patience)?,
+        None => source::by_dhcp(fetcher, origin, timeouts.dhcp)?,
     };
     fetcher.passed("address", source::addresses(fetcher.leases()));
-    let is_here = matches!(choice, Choice::Config { .. }) && patience.is_none();
-    let file = if is_here {
-        None
-    } else {
-        choice.first_file(fetcher, origin)?
-    };
-    Ok((choice, file))
+    let is_here = matches!(choice, Choice::Config { .. });
+    if is_here && timeouts.is_only {
+        return Ok((choice, None));
+    }
+    match choice.first_file(fetcher, origin) {
+        // It may be another entry that is wanted.
+        Err(error) if is_here && error.is_of_file() => Ok((choice, None)),
+        file => Ok((choice, file?)),
+    }
 }
 
 fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Error> {
@@ -176,7 +184,7 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
     let given = source::given(image, embedded, &origin)?;
-    let ask = |fetcher: &mut Fetcher, patience| choice(fetcher, &origin, given.clone(), patience);
+    let ask = |fetcher: &mut Fetcher, timeouts| choice(fetcher, &origin, given.clone(), timeouts);
     let (mut fetcher, (choice, file)) = connect(&origin, &settings, clock, ask)?;
     let plan = plan::make(&mut fetcher, choice, file, &of_program, &mut settings)?;
     fetcher.passed("choice", plan.program.url.to_string());

@@ -1,7 +1,8 @@
 //! How were we loaded? From which interface and server, and what does the firmware know of the network?
 
+use crate::above::Above;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use core::fmt::Display;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wireboot_fetch::url::{Url, UrlError};
@@ -32,8 +33,7 @@ pub struct Origin {
     pub url: Option<Url>,
     /// We came by HTTP Boot.
     pub http: bool,
-    /// What wireboot.efi has started, if one of those has started us: URLs, each in a line.
-    started: String,
+    above: Above,
 }
 
 impl Origin {
@@ -45,12 +45,14 @@ impl Origin {
             .clone()
             .or_else(|| image.path.clone())
             .unwrap_or_default();
-        let network = [&image.path, &image.device_path]
+        let above = Above(started::told());
+        let mut network = [&image.path, &image.device_path]
             .into_iter()
             .flatten()
             .map(|nodes| NetworkPath::parse(nodes))
             .max_by_key(|network| (network.uri.is_some(), network.ip.is_some()))
             .unwrap_or_default();
+        network.vlan = network.vlan.or(above.vlan());
         let uri = network.uri.as_deref().and_then(|uri| Url::parse(uri).ok());
         let cached = image.device.and_then(pxe::cached);
         let leases = cached
@@ -66,8 +68,8 @@ impl Origin {
                 let duid = duid::of_firmware()?;
                 Some(ClientId { duid, iaid: None })
             });
-        // What we have fetched by PXE has a URI in its path, too.
-        let http = network.uri.is_some() && cached.is_none();
+        // What a wireboot.efi fetched by PXE has a URI in its path, too.
+        let http = above.http().unwrap_or(network.uri.is_some());
         let url = uri.or_else(|| boot_files(&leases).next());
         Self {
             path,
@@ -77,7 +79,7 @@ impl Origin {
             client_id,
             url,
             http,
-            started: started::urls(),
+            above,
         }
     }
 
@@ -85,7 +87,7 @@ impl Origin {
     pub fn leads_back(&self, url: &Url) -> bool {
         self.url.as_ref() == Some(url)
             || url.resource().rsplit(['/', '\\']).next() == Some(OWN_NAME)
-            || self.started.lines().any(|started| started == url.as_str())
+            || self.above.has_started(url)
     }
 
     /// Whether the firmware holds a lease.

@@ -72,8 +72,33 @@ pub(crate) fn made(report: &Report, key: &RandomState) -> Report {
     // A server's words may quote the file's name.
     let failures = report.sweep.iter_mut().flat_map(|cell| &mut cell.failure);
     failures.filter(|one| *one != NOT_GRANTED).for_each(hash);
+    files(images(&mut report), key);
     report.findings = wireboot_diagnosis::examine(&report);
     report
+}
+
+/// The names of images in memory, wherever they stand.
+fn images(report: &mut Report) -> impl Iterator<Item = &mut String> {
+    let traces = report.trace.iter_mut();
+    let traced = traces.flat_map(|trace| trace.boot.iter_mut().chain(&mut trace.transfer));
+    let calls = traced.flat_map(|traced| &mut traced.calls);
+    let profiled = report.profile.iter_mut();
+    let profiled = profiled.flat_map(|profile| &mut profile.images);
+    let receivers = report.receivers.iter_mut();
+    let builds = report.build.iter_mut();
+    calls
+        .map(|call| &mut call.image)
+        .chain(profiled.map(|image| &mut image.name))
+        .chain(receivers.map(|receiver| &mut receiver.image))
+        .chain(builds.flat_map(|build| &mut build.asserting))
+}
+
+/// Replaces names of images that are names of files: `BOOTX64.EFI`. The firmware's own are not, and findings know them by their names.
+fn files<'a>(images: impl Iterator<Item = &'a mut String>, key: &RandomState) {
+    let is_file = |name: &str| name.to_ascii_lowercase().ends_with(".efi");
+    for name in images.filter(|name| is_file(name)) {
+        digest(name, key);
+    }
 }
 
 /// Replaces a text. Whether there is one, and whether it has a colon, as addresses of IPv6 have, is still told.
@@ -166,8 +191,11 @@ mod tests {
     use std::collections::BTreeSet;
     use wireboot_report::network::{BootServer, Dhcp, Lacp, Neighbour, Offer, Transfer};
     use wireboot_report::sweep::Cell;
-    use wireboot_report::trace::Traced;
-    use wireboot_report::{DryBoot, Phase, RoundTrip, Server, Surroundings, Trace};
+    use wireboot_report::trace::{Called, Traced};
+    use wireboot_report::{
+        Build, DryBoot, Phase, Profile, ProfiledImage, Receiver, RoundTrip, Server, Surroundings,
+        Trace,
+    };
 
     /// With a key of its own.
     fn unknown(report: &Report) -> Report {
@@ -324,7 +352,56 @@ mod tests {
         assert_eq!(path, "not asked");
     }
 
-    /// Words of firmware and protocols: none has a name or an address in it.
+    #[test]
+    fn an_image_loses_the_name_of_a_file_and_keeps_that_of_a_driver() {
+        let names = ["S3CRET.EFI", "s3cret.efi", "MnpDxe", ""];
+        let calls = names.map(|image| Called {
+            image: image.to_owned(),
+            ..Called::default()
+        });
+        let traced = Traced {
+            calls: calls.into(),
+            ..Traced::default()
+        };
+        let mut report = Report::new();
+        report.trace = Some(Trace {
+            boot: Some(traced.clone()),
+            transfer: Some(traced),
+            ..Trace::default()
+        });
+        report.profile = Some(Profile {
+            images: names
+                .map(|name| ProfiledImage {
+                    name: name.to_owned(),
+                    ..ProfiledImage::default()
+                })
+                .into(),
+            ..Profile::default()
+        });
+        report.receivers = names
+            .map(|image| Receiver {
+                image: image.to_owned(),
+                ..Receiver::default()
+            })
+            .into();
+        report.build = Some(Build {
+            asserting: names.map(str::to_owned).into(),
+            ..Build::default()
+        });
+        let mut made = unknown(&report);
+        let told = made.to_json().to_ascii_lowercase();
+        assert!(!told.contains("s3cret"), "{told}");
+        let kept: Vec<String> = images(&mut made).map(|name| name.clone()).collect();
+        assert_eq!(kept.len(), 5 * names.len());
+        // The same image has the same name everywhere.
+        for kept in kept.chunks(names.len()) {
+            assert_ne!(kept[0], kept[1]);
+            assert_eq!(kept[2..], names[2..]);
+            assert_eq!(kept, made.build.as_ref().unwrap().asserting);
+        }
+    }
+
+    /// Words of firmware and protocols: none has a name or an address in it. An image's is replaced where it is a file's.
     const WORDS: [&str; 29] = [
         "Build.asserting",
         "Called.image",

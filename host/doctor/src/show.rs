@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use wireboot_report::{Profile, Report};
+use wireboot_report::{Network, Profile, Report};
 
 use crate::csv::{self, CsvTable};
 use crate::markdown::markdown;
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<ExitCode> {
 
 /// All reports, the one to be set beside them last, and how each is called.
 fn named(arguments: &ReportArgs) -> Result<(Vec<String>, Vec<Report>)> {
-    let mut all = all(&arguments.paths)?;
+    let mut all = all(&arguments.paths, arguments.anonymous)?;
     if let Some(file) = &arguments.against {
         all.push((stem(file), read(file)?));
     }
@@ -158,32 +158,22 @@ fn stem(file: &Path) -> String {
     stem.to_string_lossy().into_owned()
 }
 
-/// The reports in files, and in the files `*.json` of directories, in the order of their names, and what each is called. What is no report
-/// in a directory is told and passed over.
-fn all(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
+/// The reports in files, and in the files `*.json` of directories, in the order of the files' names, and what each is called. What is no
+/// report in a directory is told and passed over; where files are to be unknown, by its number.
+fn all(paths: &[PathBuf], anonymous: bool) -> Result<Vec<(String, Report)>> {
     let mut reports = Vec::new();
     for path in paths {
         if !path.is_dir() {
             reports.push((stem(path), read(path)?));
             continue;
         }
-        let named = || path.display().to_string();
-        let entries = std::fs::read_dir(path).with_context(named)?;
-        let mut files = Vec::new();
-        for entry in entries {
-            let file = entry.with_context(named)?.path();
-            if file.extension().is_some_and(|ending| ending == "json") {
-                files.push(file);
-            }
-        }
-        files.sort();
-        for file in files {
-            match read(&file) {
-                Ok(report) => reports.push((stem(&file), report)),
-                Err(error) => output::complain(&format!("passed over: {error:#}")),
-            }
+        let (kept, passed_over) = in_folder(path, anonymous)?;
+        reports.extend(kept);
+        for one in passed_over {
+            output::complain(&one);
         }
     }
+    reports.sort_by(|(one, _), (other, _)| one.cmp(other));
     ensure!(
         !reports.is_empty(),
         "no report in {}",
@@ -196,23 +186,55 @@ fn all(paths: &[PathBuf]) -> Result<Vec<(String, Report)>> {
     Ok(reports)
 }
 
+/// The reports in the files `*.json` of a directory, and what is said of those that are none.
+fn in_folder(folder: &Path, anonymous: bool) -> Result<(Vec<(String, Report)>, Vec<String>)> {
+    let named = || folder.display().to_string();
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(named)? {
+        let file = entry.with_context(named)?.path();
+        if file.extension().is_some_and(|ending| ending == "json") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    let (mut reports, mut passed_over) = (Vec::new(), Vec::new());
+    for (file, number) in files.iter().zip(1..) {
+        match content(file) {
+            Ok(report) => reports.push((stem(file), report)),
+            Err(error) if anonymous => {
+                passed_over.push(format!("passed over: file {number}: {error:#}"));
+            }
+            Err(error) => {
+                let file = file.display();
+                passed_over.push(format!("passed over: {file}: {error:#}"));
+            }
+        }
+    }
+    Ok((reports, passed_over))
+}
+
 fn read(file: &Path) -> Result<Report> {
-    let named = || file.display().to_string();
+    content(file).with_context(|| file.display().to_string())
+}
+
+/// The report in a file. Errors do not name the file.
+fn content(file: &Path) -> Result<Report> {
     let mut bytes = Vec::new();
     // One byte more than a report has, so that a longer one is refused as such.
     let most = wireboot_report::LONGEST as u64 + 1;
-    let opened = File::open(file).with_context(named)?;
-    opened
-        .take(most)
-        .read_to_end(&mut bytes)
-        .with_context(named)?;
+    File::open(file)?.take(most).read_to_end(&mut bytes)?;
     let text = String::from_utf8(bytes)
-        .context("no text, so no report; captures are for `wireboot doctor pcap`")
-        .with_context(named)?;
-    Report::from_json(&text).with_context(named)
+        .context("no text, so no report; captures are for `wireboot doctor pcap`")?;
+    Ok(Report::from_json(&text)?)
 }
 
-/// Prometheus' text format, version 0.0.4, of reports and what each is called.
+/// What was captured of the machine's packets; `None` where nobody captured any.
+fn captured(report: &Report) -> Option<&Network> {
+    let network = &report.network;
+    (*network != Network::default()).then_some(network)
+}
+
+/// Prometheus' text format, version 0.0.4, of reports and what each is called, in the order of their names.
 fn prometheus<'a>(reports: impl Iterator<Item = (&'a str, &'a Report)>) -> String {
     let mut out = String::new();
     // By their labels, as two samples of the same are an error.
@@ -234,7 +256,7 @@ fn prometheus<'a>(reports: impl Iterator<Item = (&'a str, &'a Report)>) -> Strin
     gauge(
         "wireboot_boot_network_seconds",
         "From the machine's first packet to the end of its last file.",
-        each(|report| Some(report.network.span_s)),
+        each(|report| Some(captured(report)?.span_s)),
     );
     gauge(
         "wireboot_boot_seconds",
@@ -245,7 +267,7 @@ fn prometheus<'a>(reports: impl Iterator<Item = (&'a str, &'a Report)>) -> Strin
         "wireboot_boot_bytes",
         "Bytes of files that came.",
         each(|report| {
-            let transfers = report.network.transfers.iter();
+            let transfers = captured(report)?.transfers.iter();
             // (The library's sum of nothing is -0.)
             Some(transfers.fold(0.0, |sum, one| sum + one.bytes as f64))
         }),
@@ -277,6 +299,7 @@ fn prometheus<'a>(reports: impl Iterator<Item = (&'a str, &'a Report)>) -> Strin
 }
 
 /// The newest report of each machine, by the machine's label: its address, or where the report does not tell that, the report's own name.
+/// Reports come in the order of their names.
 fn newest<'a>(
     reports: impl Iterator<Item = (&'a str, &'a Report)>,
 ) -> BTreeMap<String, &'a Report> {
@@ -287,8 +310,10 @@ fn newest<'a>(
             mac => label("mac", mac),
         };
         let one = newest.entry(machine).or_insert(report);
-        // From inside a machine no report tells when it was: of those the last, as the names of files begin with the time.
-        if report.network.began_unix_s >= one.network.began_unix_s {
+        // Captures alone tell when they were. Else the later by its name is the newer, as names of files begin with the time.
+        let began = report.network.began_unix_s;
+        let is_older = began > 0.0 && began < one.network.began_unix_s;
+        if !is_older {
             *one = report;
         }
     }
@@ -422,6 +447,50 @@ mod tests {
     }
 
     #[test]
+    fn a_capture_is_not_newer_than_a_later_report_from_inside() {
+        let metric = "wireboot_boot_network_seconds";
+        let mut inside = report("inside", 0.0);
+        inside.network.span_s = 9.0;
+        let captured = report("captured", 7.0);
+        let newest = |reports: [&Report; 2]| sampled(&reports.map(Report::clone), metric);
+        let mac = "{mac=\"02:00:00:00:00:01\"}";
+        assert_eq!(newest([&captured, &inside]), [format!("{mac} 9")]);
+        assert_eq!(newest([&inside, &captured]), [format!("{mac} 7")]);
+    }
+
+    #[test]
+    fn files_of_several_folders_are_in_the_order_of_their_names() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let names = ["20261126T120000Z-a", "20261125T120000Z-b"];
+        for (folder, name) in folders.iter().zip(names) {
+            kept(folder.path(), &format!("{name}.json"), &report(name, 0.0));
+        }
+        let words = [0, 1].map(|place| folders[place].path().to_str().unwrap());
+        let (found, _) = named(&arguments(&words)).unwrap();
+        assert_eq!(found, [names[1], names[0]]);
+    }
+
+    #[test]
+    fn without_a_capture_there_are_no_metrics_of_one() {
+        let mut inside = report("a", 0.0);
+        assert_eq!(inside.network, Network::default());
+        inside.costs.push(Cost::default());
+        let reports = [inside];
+        for metric in ["wireboot_boot_network_seconds", "wireboot_boot_bytes"] {
+            assert!(sampled(&reports, metric).is_empty(), "{metric}");
+        }
+        assert_eq!(
+            sampled(&reports, "wireboot_firmware_service_seconds").len(),
+            1
+        );
+        let captured = [report("a", 7.0)];
+        assert_eq!(
+            sampled(&captured, "wireboot_boot_bytes"),
+            ["{mac=\"02:00:00:00:00:01\"} 0"]
+        );
+    }
+
+    #[test]
     fn no_two_samples_have_the_same_labels() {
         let mut report = report("a", 1.0);
         let ids = ["window", "window", "w\u{1}", "w\u{2}", "w\r\n", "w\u{1}\\n"];
@@ -483,6 +552,22 @@ mod tests {
             for secret in ["20261125", "020000000001", "02:00:00:00:00:01", "10.0.0.7"] {
                 assert!(!shown.contains(secret), "{secret} in {shown}");
             }
+        }
+    }
+
+    #[test]
+    fn who_is_unknown_is_passed_over_by_number() {
+        let folder = tempfile::tempdir().unwrap();
+        kept(folder.path(), "a.json", &report("a", 1.0));
+        std::fs::write(folder.path().join("s3cret.json"), "{").unwrap();
+        for (anonymous, named) in [(true, "file 2: "), (false, "s3cret.json: ")] {
+            let (reports, passed_over) = in_folder(folder.path(), anonymous).unwrap();
+            assert_eq!(reports.len(), 1);
+            let [said] = &passed_over[..] else {
+                panic!("{passed_over:?}");
+            };
+            assert!(said.contains(named), "{said}");
+            assert_eq!(said.contains("s3cret"), !anonymous, "{said}");
         }
     }
 

@@ -13,25 +13,35 @@ use wireboot_lab::qemu::RunningMachine;
 use crate::fixture::{Fixture, boot_program, expect};
 use crate::system;
 
-/// A card on a network of its own, before the one with the server in the order of PCI.
-fn add_idle_card(fixture: &mut Fixture<'_>) -> Result<()> {
-    fixture.machine.extra.extend(
-        [
-            "-netdev",
-            "hubport,id=idle,hubid=0",
-            "-device",
-            "virtio-net-pci,netdev=idle,mac=52:54:00:77:00:03,romfile=,addr=0x8",
-        ]
-        .map(Into::into),
-    );
+/// QEMU's network that nobody is on.
+pub(crate) const NOBODY: &str = "hubport,hubid=0";
+/// Its network with a DHCP server and nothing else.
+const ELSEWHERE: &str = "user,restrict=on";
+
+/// A card on a network of QEMU's own, before the one with the server in the order of PCI.
+pub(crate) fn add_first_card(fixture: &mut Fixture<'_>, netdev: &str) -> Result<()> {
+    let netdev = format!("{netdev},id=first");
+    let arguments = [
+        "-netdev",
+        netdev.as_str(),
+        "-device",
+        "virtio-net-pci,netdev=first,mac=52:54:00:77:00:03,romfile=,addr=0x8",
+    ];
+    fixture.machine.extra.extend(arguments.map(Into::into));
     let card = fixture.machine.network.as_mut().context("a network card")?;
     card.properties.push("addr=0x9".to_owned());
     Ok(())
 }
 
+/// Pulls that card's cable.
+pub(crate) fn unplug_first_card(machine: &mut RunningMachine) -> Result<()> {
+    let link = json!({ "name": "first", "up": false });
+    machine.ask("set_link", link).map(drop)
+}
+
 pub(crate) fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
-    add_idle_card(&mut fixture)?;
+    add_first_card(&mut fixture, NOBODY)?;
     fixture.system.check("data.cpio")?;
     let _server = fixture.serve(&[])?;
     fixture.fetches().map(drop)
@@ -40,11 +50,11 @@ pub(crate) fn booted_from_the_second_card(lab: &Lab) -> Result<()> {
 pub(crate) fn first_card_without_link(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     fixture.boot_from_stick(&boot_program()?)?;
-    add_idle_card(&mut fixture)?;
+    add_first_card(&mut fixture, NOBODY)?;
     fixture.system.check("data.cpio")?;
     let _server = fixture.serve(&[])?;
     let mut machine = fixture.start()?;
-    machine.ask("set_link", json!({ "name": "idle", "up": false }))?;
+    unplug_first_card(&mut machine)?;
     expect(&mut machine, "wireboot: .*no link")?;
     fixture.fetched_right(&mut machine)
 }
@@ -56,15 +66,14 @@ pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     fixture.system.check("data.cpio")?;
     let _server = fixture.serve(&[])?;
     let mut machine = fixture.start()?;
-    let link = |up: bool| json!({ "name": "net0", "up": up });
-    machine.ask("set_link", link(false))?;
+    machine.set_link(false)?;
     expect(
         &mut machine,
         r"wireboot: no link yet on .*; waiting 50 s for it \(Esc leaves\)",
     )?;
     // Longer than the link of one card among several is waited for at first.
     std::thread::sleep(Duration::from_secs(6));
-    machine.ask("set_link", link(true))?;
+    machine.set_link(true)?;
     fixture.fetched_right(&mut machine)
 }
 
@@ -120,7 +129,7 @@ pub(crate) fn over_a_legacy_virtio_card(lab: &Lab) -> Result<()> {
 pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     fixture.boot_from_stick(&boot_program()?)?;
-    add_idle_card(&mut fixture)?;
+    add_first_card(&mut fixture, NOBODY)?;
     fixture.system.check("data.cpio")?;
     let _server = fixture.serve(&[])?;
     let mut machine = fixture.start()?;
@@ -138,7 +147,7 @@ pub(crate) fn first_card_without_server(lab: &Lab) -> Result<()> {
 pub(crate) fn first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     fixture.boot_from_disk("http://10.77.0.1/wireboot.conf")?;
-    add_card_elsewhere(&mut fixture)?;
+    add_first_card(&mut fixture, ELSEWHERE)?;
     fixture.system.check("data.cpio")?;
     let _server = fixture.serve(&[])?;
     let mut machine = goes_on_with_the_second_card(&fixture)?;
@@ -149,26 +158,37 @@ pub(crate) fn first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
 pub(crate) fn embedded_first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
     let program = fixture.lab.scratch().join("embedded.efi");
-    let text = format!(
-        "title Test system\nlinux http://10.77.0.1/linux\ninitrd http://10.77.0.1/system.cpio\n\
-         initrd http://10.77.0.1/data.cpio\noptions {}\n",
-        system::OPTIONS
-    );
-    embed::configuration(&boot_program()?, &text, &program)?;
+    // Beside the default's program, which comes first of all, another may be chosen.
+    let entry = |title, program, more| {
+        format!(
+            "title {title}\nlinux http://10.77.0.1/{program}\ninitrd http://10.77.0.1/system.cpio\n\
+             initrd http://10.77.0.1/data.cpio\noptions {}\n{more}",
+            system::OPTIONS
+        )
+    };
+    let text = [
+        "timeout 60\nreport http://10.77.0.1/of-all\n".to_owned(),
+        entry("Default", "linux", ""),
+        entry("Other", "other", "report http://10.77.0.1/of-one\n"),
+    ];
+    let directory = &fixture.system.directory;
+    std::fs::copy(directory.join("linux"), directory.join("other"))?;
+    embed::configuration(&boot_program()?, &text.concat(), &program)?;
     fixture.boot_from_stick(&program)?;
-    add_card_elsewhere(&mut fixture)?;
+    add_first_card(&mut fixture, ELSEWHERE)?;
     let _server = fixture.serve(&[])?;
     let mut machine = goes_on_with_the_second_card(&fixture)?;
-    fixture.arrives(&mut machine)
-}
-
-/// A card on a network with a DHCP server and nothing else, before the one with the server in the order of PCI.
-fn add_card_elsewhere(fixture: &mut Fixture<'_>) -> Result<()> {
-    add_idle_card(fixture)?;
-    let hub = fixture.machine.extra.iter_mut();
-    let mut hub = hub.filter(|argument| *argument == "hubport,id=idle,hubid=0");
-    *hub.next().context("the idle card")? = "user,id=idle,restrict=on".into();
-    Ok(())
+    expect(&mut machine, r"wireboot: 1 Default in \d+ s")?;
+    machine.console.send("2")?;
+    // What the entry says goes before what the configuration says.
+    for text in [
+        r#"wireboot: booting "Other""#,
+        r"wireboot: http://10\.77\.0\.1/other: \d+ bytes",
+        r"wireboot: .*http://10\.77\.0\.1/of-one",
+    ] {
+        expect(&mut machine, text)?;
+    }
+    fixture.runs(&mut machine)
 }
 
 fn goes_on_with_the_second_card(fixture: &Fixture<'_>) -> Result<RunningMachine> {

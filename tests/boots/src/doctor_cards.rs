@@ -3,7 +3,6 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, NetworkOptions, SERVER};
@@ -11,6 +10,7 @@ use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::sender::Sender;
 use wireboot_report::Report;
 
+use crate::cards::{NOBODY, add_first_card, unplug_first_card};
 use crate::doctor::{examination_of, has_all_frames, sole_report, told};
 use crate::fixture::{Daemon, Fixture, MACHINE, PATIENCE, expect};
 
@@ -28,6 +28,7 @@ pub(crate) fn second_card_has_the_cable(lab: &Lab) -> Result<()> {
     let report = told(&mut start(&fixture)?)?;
     let heard = report.surroundings.as_ref().context("nothing was heard")?;
     ensure!(heard.mac == CARD, "{heard:?}");
+    ensure!(report.machine.mac == CARD, "{:?}", report.machine);
     was_answered(&report)?;
     has_all_frames(&report)
 }
@@ -41,6 +42,7 @@ pub(crate) fn servers_by_the_second_card(lab: &Lab) -> Result<()> {
         bail!("{:?} {:?}", report.servers, report.not_measured);
     };
     ensure!(server.failure.is_none(), "{server:?}");
+    ensure!(report.machine.mac == CARD, "{:?}", report.machine);
     Ok(())
 }
 
@@ -60,22 +62,14 @@ pub(crate) fn ladder_by_the_second_card(lab: &Lab) -> Result<()> {
 fn with_two_cards<'lab>(lab: &'lab Lab, words: &str) -> Result<Fixture<'lab>> {
     let mut fixture = Fixture::new(lab)?;
     fixture.boot_from_stick(&examination_of(lab, words)?)?;
-    let idle = [
-        "-netdev",
-        "hubport,id=idle,hubid=0",
-        "-device",
-        "virtio-net-pci,netdev=idle,mac=52:54:00:77:00:03,romfile=,addr=0x8",
-    ];
-    fixture.machine.extra.extend(idle.map(Into::into));
-    let card = fixture.machine.network.as_mut().context("a network card")?;
-    card.properties.push("addr=0x9".to_owned());
+    add_first_card(&mut fixture, NOBODY)?;
     Ok(fixture)
 }
 
 /// Switches it on, with that card's cable out.
 fn start(fixture: &Fixture<'_>) -> Result<RunningMachine> {
     let mut machine = fixture.start()?;
-    machine.ask("set_link", json!({ "name": "idle", "up": false }))?;
+    unplug_first_card(&mut machine)?;
     Ok(machine)
 }
 

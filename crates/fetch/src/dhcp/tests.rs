@@ -1102,6 +1102,10 @@ fn routes_names_and_masks() {
             &[0, 10, 0, 0, 3][..],
             &[16, 172, 16, 10, 0, 0, 2],
             &[16, 172, 17, 0, 0, 0, 0],
+            &[0, 10, 0, 0, 2],
+            // By what is no host.
+            &[0, 224, 0, 0, 1],
+            &[16, 172, 18, 224, 0, 0, 1],
         ]
         .concat();
         options.set(option::CLASSLESS_ROUTES, routes);
@@ -1111,9 +1115,11 @@ fn routes_names_and_masks() {
     assert_eq!(routed.router, Some(OTHER), "RFC 3442: option 3 is ignored");
     let network = |second| Ipv4Cidr::new(Ipv4Addr::new(172, second, 0, 0), 16);
     let on_link = Ipv4Addr::UNSPECIFIED;
+    let everywhere = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
+    let second = (everywhere, PROXY);
     assert_eq!(
         routed.routes,
-        [(network(16), PROXY), (network(17), on_link)]
+        [(network(16), PROXY), (network(17), on_link), second]
     );
     assert_eq!(routed.mtu, Some(9000));
     assert_eq!(routed.search, ["a.net", "b.net"]);
@@ -1121,8 +1127,7 @@ fn routes_names_and_masks() {
     let routers = [SERVER, on_link, PROXY, OTHER];
     let several = lease(&|options| options.set_addresses(option::ROUTERS, &routers));
     assert_eq!(several.router, Some(SERVER));
-    let everywhere = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
-    assert_eq!(several.routes, [(everywhere, PROXY), (everywhere, OTHER)]);
+    assert_eq!(several.routes, [second, (everywhere, OTHER)]);
     let bare = lease(&|options| {
         options.set(option::SUBNET_MASK, [0; 4]);
         options.set(option::ROUTERS, [10, 0]);

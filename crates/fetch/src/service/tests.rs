@@ -117,7 +117,7 @@ impl Bench {
                 Event::Done { job, result } => {
                     assert!(self.done.insert(job, result).is_none());
                 }
-                Event::Lease { .. } => panic!("no lease was asked for"),
+                Event::Lease { result, .. } => assert!(result.is_err(), "nobody gives one"),
                 Event::Exchange { .. } => panic!("nothing was exchanged"),
                 Event::Link { .. } => panic!("there is no tap"),
             }
@@ -399,6 +399,32 @@ fn a_file_does_not_wait_for_a_lease_that_cannot_come() {
         bench.done.remove(&1),
         Some(Err(FetchError::Cancelled { .. }))
     ));
+}
+
+#[test]
+fn who_waits_for_a_lease_does_so_until_nobody_has_answered() {
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    let request = DhcpRequest {
+        architecture: 7,
+        uuid: None,
+        client_id: None,
+        vendor_class: crate::dhcp::VendorClass::Pxe,
+        user_class: "wireboot".to_string(),
+        requested_address: None,
+        want_boot_file: false,
+        patience: Some(Duration::from_secs(2)),
+    };
+    let command = Command::Dhcp { job: 9, request };
+    bench.commands.push(command).unwrap();
+    bench.get(1);
+    bench.ask(2, "tftp://[2001:db8::9]/linux".to_string());
+    bench.run_for(1);
+    assert!(bench.done.is_empty());
+    let awaited = bench.service.shared.awaited.get();
+    assert_eq!(awaited, Versions { v4: true, v6: true });
+    bench.run_for(20);
+    assert_eq!(bench.service.shared.awaited.get(), Versions::default());
+    assert!(bench.done.values().all(Result::is_err) && bench.done.len() == 2);
 }
 
 #[test]

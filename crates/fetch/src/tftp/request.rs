@@ -36,36 +36,9 @@ impl Run<'_> {
             .map(|(&server, number)| RequestAttempt::new(server, begin + ATTEMPT_DELAY * number))
             .collect();
         loop {
-            let now = self.stack.now();
-            for attempt in &mut attempts {
-                let server = attempt.server;
-                if attempt.turn(now, || self.socket.send_to(server, &packet)) {
-                    let mut transfer = self.transfer.borrow_mut();
-                    transfer.retransmissions += u64::from(attempt.requests > 1);
-                    transfer.sent = now;
-                }
-                if attempt.error.is_none() && self.socket.was_refused_by(attempt.server) {
-                    attempt.refused();
-                }
-            }
-            if attempts.iter().any(|attempt| attempt.error.is_some()) {
-                // Nobody waits for one that is out of the race.
-                for attempt in attempts.iter_mut().filter(|attempt| attempt.requests == 0) {
-                    attempt.due = attempt.due.min(now);
-                }
-            }
-            if attempts.iter().all(|attempt| attempt.error.is_some()) {
-                // The last one is the one that was waited for.
-                let error = attempts.pop().and_then(|attempt| attempt.error);
-                return Err(match error {
-                    Some(TftpError::NoAnswer { requests, port, .. }) => TftpError::NoAnswer {
-                        requests,
-                        port,
-                        seconds: (now - begin).secs() as i64,
-                    },
-                    Some(error) => error,
-                    None => NetError::Unreachable.into(),
-                });
+            // A block that is in doubt is an answer, too.
+            if self.transfer.borrow().peer.is_none() {
+                self.ask(&mut attempts, &packet, begin)?;
             }
             self.stack.next_turn().await;
             self.turn_strangers_away();
@@ -74,6 +47,47 @@ impl Run<'_> {
                 return first;
             }
         }
+    }
+
+    /// Sends the requests that are due. Fails when all attempts have.
+    fn ask(
+        &self,
+        attempts: &mut [RequestAttempt],
+        packet: &[u8],
+        begin: Instant,
+    ) -> Result<(), TftpError> {
+        let now = self.stack.now();
+        for attempt in &mut *attempts {
+            let server = attempt.server;
+            if attempt.turn(now, || self.socket.send_to(server, packet)) {
+                let mut transfer = self.transfer.borrow_mut();
+                transfer.retransmissions += u64::from(attempt.requests > 1);
+                transfer.sent = now;
+            }
+            if attempt.error.is_none() && self.socket.was_refused_by(server) {
+                attempt.refused();
+            }
+        }
+        if attempts.iter().any(|attempt| attempt.error.is_some()) {
+            // Nobody waits for one that is out of the race.
+            for attempt in attempts.iter_mut().filter(|attempt| attempt.requests == 0) {
+                attempt.due = attempt.due.min(now);
+            }
+        }
+        if attempts.iter().any(|attempt| attempt.error.is_none()) {
+            return Ok(());
+        }
+        // The last one is the one that was waited for.
+        let last = attempts.last_mut();
+        Err(match last.and_then(|attempt| attempt.error.take()) {
+            Some(TftpError::NoAnswer { requests, port, .. }) => TftpError::NoAnswer {
+                requests,
+                port,
+                seconds: (now - begin).secs() as i64,
+            },
+            Some(error) => error,
+            None => NetError::Unreachable.into(),
+        })
     }
 }
 

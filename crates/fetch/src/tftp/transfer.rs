@@ -98,6 +98,8 @@ impl DatagramSink for Transfer {
         {
             let data = payload.slice(DATA_HEADER_LEN, usize::MAX);
             self.data(u16::from_be_bytes([high, low]), data, now);
+        } else if self.doubted {
+            self.reconsider(ends, payload);
         } else if self.control.len() < CONTROL_QUEUE {
             let bytes = copied(payload);
             if self.peer.is_none() {
@@ -175,16 +177,9 @@ impl Transfer {
     #[cold]
     fn stranger(&mut self, ends: &Ends, payload: Parts<'_>) {
         let host = ends.remote_end().ip();
-        if self.doubted && self.peer().is_some_and(|peer| peer.ip() == host) {
-            let bytes = copied(payload);
-            if is_answer(&bytes) && !is_block(&bytes) {
-                // A server that knows options, or has no such file.
-                self.peer = Some(*ends);
-                (self.doubted, self.contested) = (false, false);
-                self.control = [bytes].into();
-                return;
-            }
-            self.contested |= is_answer(&bytes) && self.control.front() != Some(&bytes);
+        let is_peer_host = self.peer().is_some_and(|peer| peer.ip() == host);
+        if self.doubted && is_peer_host && self.reconsider(ends, payload) {
+            return;
         }
         // An ERROR gets no answer: two who answer those would never end (CVE-2024-2169).
         let header = payload.first::<DATA_HEADER_LEN>();
@@ -192,6 +187,23 @@ impl Transfer {
         if is_asked_for && self.servers.contains(&host) && self.strangers.len() < CONTROL_QUEUE {
             self.strangers.push_back(*ends);
         }
+    }
+
+    /// Another packet of our peer's host, which may have one port for all transfers, while a block is in doubt. True if it is the answer
+    /// instead.
+    #[cold]
+    fn reconsider(&mut self, ends: &Ends, payload: Parts<'_>) -> bool {
+        let bytes = copied(payload);
+        let answers = is_answer(&bytes);
+        if answers && !is_block(&bytes) {
+            // A server that knows options, or has no such file.
+            self.peer = Some(*ends);
+            (self.doubted, self.contested) = (false, false);
+            self.control = [bytes].into();
+            return true;
+        }
+        self.contested |= answers && self.control.front() != Some(&bytes);
+        false
     }
 
     /// The answer to the request, when it is beyond doubt.

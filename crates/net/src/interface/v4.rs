@@ -62,7 +62,9 @@ impl Ipv4Config {
 
     /// A neighbour does not answer: if it is the router, the next one is tried (RFC 1122, section 3.3.1.4).
     pub(super) fn unreachable(&mut self, neighbor: Ipv4Addr) {
-        let others = |(network, _): &(Ipv4Cidr, Ipv4Addr)| network.prefix_len() == 0;
+        let others = |(network, gateway): &(Ipv4Cidr, Ipv4Addr)| {
+            network.prefix_len() == 0 && !gateway.is_unspecified()
+        };
         if self.router == Some(neighbor)
             && let Some(place) = self.routes.iter().position(others)
         {
@@ -306,10 +308,11 @@ mod tests {
     #[test]
     fn the_next_router_is_tried_when_one_does_not_answer() {
         let ip = |last| Ipv4Addr::new(10, 0, 0, last);
+        let on_link = (EVERYWHERE, Ipv4Addr::UNSPECIFIED);
         let mut config = Ipv4Config {
             address: Ipv4Cidr::new(ip(9), 24),
             router: Some(ip(1)),
-            routes: vec![(EVERYWHERE, ip(2)), (EVERYWHERE, ip(3))],
+            routes: vec![on_link, (EVERYWHERE, ip(2)), (EVERYWHERE, ip(3))],
             mtu: None,
         };
         let far = Ipv4Addr::new(8, 8, 8, 8);
@@ -318,7 +321,7 @@ mod tests {
             assert_eq!(config.next_hop(far), Some(ip(router)));
             config.unreachable(ip(router));
         }
-        config.routes.clear();
+        config.routes = vec![on_link];
         config.unreachable(ip(3));
         assert_eq!(config.next_hop(far), Some(ip(3)), "there is no other");
     }

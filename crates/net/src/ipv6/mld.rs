@@ -29,7 +29,7 @@ pub struct Mld {
     groups: Membership<Ipv6Addr>,
     /// When a querier of version 1 was last heard.
     one: Option<Instant>,
-    /// What is still to be reported by version 1, which takes a packet for each group.
+    /// What is still to be reported by version 1, which takes a packet for each group; the newest of each.
     waiting: Vec<(u8, Ipv6Addr)>,
 }
 
@@ -44,7 +44,7 @@ impl Mld {
     /// Whether no group is listened to, and there is nothing more to report.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.waiting.is_empty()
     }
 
     /// True for groups that packets are taken from.
@@ -82,11 +82,19 @@ impl Mld {
     pub fn due(&mut self, source: Ipv6Addr, random: u16, now: Instant) -> Option<Vec<u8>> {
         let records = self.groups.due(random, now);
         if self.one.is_some_and(|heard| now < heard + OLDER) {
-            self.waiting.extend(records);
+            for (kind, group) in records {
+                match self.waiting.iter_mut().find(|(_, one)| *one == group) {
+                    Some(waiting) => waiting.0 = kind,
+                    None => self.waiting.push((kind, group)),
+                }
+            }
         } else if !records.is_empty() {
             return Some(report(source, &records));
         }
-        let (kind, group) = self.waiting.pop()?;
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let (kind, group) = self.waiting.remove(0);
         Some(report_1(source, kind, group))
     }
 
@@ -195,6 +203,17 @@ mod tests {
         mld.due(US, 0x8000, at(ms)).map(|bytes| records(&bytes))
     }
 
+    /// The next report of version 1, all of it checked: its type, whom it goes to, and its group.
+    fn due_1(mld: &mut Mld, ms: i64) -> Option<(u8, Ipv6Addr, Ipv6Addr)> {
+        let bytes = mld.due(US, 0x8000, at(ms))?;
+        let packet = Packet::parse(&bytes).unwrap();
+        let (to, message) = (packet.destination, packet.upper().unwrap().payload);
+        assert!(icmp::verify(US, to, message));
+        assert_eq!((message.len(), packet.hop_limit), (24, 1));
+        let group = Ipv6Addr::from(array::<16>(message, 8).unwrap());
+        Some((message[0], to, group))
+    }
+
     fn query(group: Ipv6Addr, code: u16, len: usize) -> Vec<u8> {
         let mut message = vec![130, 0, 0, 0];
         message.extend(code.to_be_bytes());
@@ -282,17 +301,7 @@ mod tests {
     fn who_asks_by_version_1_is_answered_by_it() {
         let mut mld = listener();
         let heard = |mld: &mut Mld, ms: i64| {
-            let packets = core::iter::from_fn(|| mld.due(US, 0x8000, at(ms)));
-            let mut heard: Vec<_> = packets
-                .map(|bytes| {
-                    let packet = Packet::parse(&bytes).unwrap();
-                    let (to, message) = (packet.destination, packet.upper().unwrap().payload);
-                    assert!(icmp::verify(US, to, message));
-                    let group = Ipv6Addr::from(array::<16>(message, 8).unwrap());
-                    assert_eq!((message.len(), packet.hop_limit), (24, 1));
-                    (message[0], to, group)
-                })
-                .collect();
+            let mut heard: Vec<_> = core::iter::from_fn(|| due_1(mld, ms)).collect();
             heard.sort_unstable();
             heard
         };
@@ -318,6 +327,47 @@ mod tests {
         hear(&mut mld, &query(NONE, 1000, 28));
         let all = [(2, one), (2, two), (2, group(3))].to_vec();
         assert_eq!(due(&mut mld, 270_000), Some(all));
+    }
+
+    /// Each group waits once, and has its turn.
+    #[test]
+    fn a_flood_of_queries_of_version_1_has_no_more_answers_than_groups() {
+        let mut mld = listener();
+        for round in 0..100 {
+            hear(&mut mld, &query(NONE, 0, 24));
+            let group = group(1 + round % 2);
+            assert_eq!(due_1(&mut mld, 10_000), Some((131, group, group)));
+        }
+        assert_eq!(mld.waiting.len(), 1);
+    }
+
+    #[test]
+    fn all_that_waits_by_version_1_is_told_as_it_is_now() {
+        let (one, two) = (group(1), group(2));
+        let left = |group| Some((132, ALL_ROUTERS, group));
+        let joined = |group| Some((131, group, group));
+        let leaving = || {
+            let mut mld = listener();
+            hear(&mut mld, &query(NONE, 0, 24));
+            while due_1(&mut mld, 10_000).is_some() {}
+            mld.set(core::iter::empty(), at(20_000));
+            mld
+        };
+        let mut mld = leaving();
+        for ms in [20_000, 21_000] {
+            for group in [one, two] {
+                assert!(!mld.is_empty());
+                assert_eq!(due_1(&mut mld, ms), left(group));
+            }
+        }
+        assert!(mld.is_empty());
+        // Joined again before both were told.
+        let mut mld = leaving();
+        assert_eq!(due_1(&mut mld, 20_000), left(one));
+        mld.set([one, two].into_iter(), at(20_000));
+        for expected in [joined(two), joined(one), None] {
+            assert_eq!(due_1(&mut mld, 20_000), expected);
+        }
     }
 
     #[test]

@@ -317,7 +317,10 @@ impl Flows {
         now: Instant,
     ) {
         for (ends, reply) in core::mem::take(&mut self.resets) {
-            if let Some(path) = interface.path(ends.local_end().ip(), ends.remote_end().ip(), now) {
+            let (local, remote) = (ends.local_end().ip(), ends.remote_end().ip());
+            if interface.hop_of_answer(remote, now).is_some()
+                && let Some(path) = interface.path(local, remote, now)
+            {
                 let sender = SegmentSender {
                     path,
                     ends,

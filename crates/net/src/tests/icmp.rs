@@ -10,6 +10,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::MacAddress;
+use wireboot_tcp::Flags;
 
 const ICMPV6: u8 = 58;
 /// Waiting answers to strangers.
@@ -155,7 +156,7 @@ fn question(version: IpVersion) -> Vec<u8> {
     frame6(multicast_mac(group), &asks.packet(SERVER6, group))
 }
 
-/// Strangers whose Ethernet addresses nobody tells, one after the other: others are answered, and our own questions stay.
+/// Strangers whose Ethernet addresses nobody tells, in one turn and one after the other: others are answered, and our own questions stay.
 #[test]
 fn strangers_that_are_not_there_take_nobodys_place() {
     for version in IpVersion::BOTH {
@@ -168,12 +169,25 @@ fn strangers_that_are_not_there_take_nobodys_place() {
         let ours = version.stranger();
         socket.send_to((ours, 69).into(), b"ours").unwrap();
         bench.heard.clear();
-        for last in 0x80..0xc0_u8 {
-            let stranger = match version {
-                IpVersion::V4 => IpAddr::from([10, 0, 0, last]),
-                IpVersion::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
-            };
-            bench.send(&request(version, CLIENT_MAC, (stranger, us)));
+        let strangers = (0x80..0xc0_u8).map(|last| match version {
+            IpVersion::V4 => IpAddr::from([10, 0, 0, last]),
+            IpVersion::V6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into(),
+        });
+        // As many as are refused in a tenth of a second, to a port that nobody has.
+        let mut syn = bench.segment(0);
+        syn.flags = Flags::SYN;
+        syn.destination.set_port(22);
+        for stranger in strangers.clone().take(10) {
+            syn.source.set_ip(stranger);
+            bench.send(&syn.frame());
+        }
+        bench.clock.advance(200);
+        bench.turn();
+        for stranger in strangers {
+            // More answers than may wait.
+            for _ in 0..3 {
+                bench.send(&request(version, CLIENT_MAC, (stranger, us)));
+            }
             bench.turn();
         }
         bench.send(&host);

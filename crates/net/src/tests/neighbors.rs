@@ -497,6 +497,38 @@ fn a_router_outside_of_our_network_is_asked_for() {
     assert!(bench.heard.iter().any(|frame| frame.ends_with(b"far")));
 }
 
+/// Who is asked for is asked again, though routers have said meanwhile that nobody is on the link.
+#[test]
+fn a_neighbour_is_asked_for_without_a_route_to_it() {
+    let mut bench = Bench::silent(IpVersion::V6);
+    bench.send(&says(ROUTER, ALL_NODES, 255, advertisement()));
+    bench.run_until_idle();
+    // Our address there is settled.
+    bench.clock.advance(30_000);
+    bench.run_until_idle();
+    let neighbour = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 5);
+    let questions = |bench: &Bench| {
+        let asks = |frame: &&Vec<u8>| {
+            frame.get(54) == Some(&135) && frame.get(62..78) == Some(&neighbour.octets())
+        };
+        bench.heard.iter().filter(asks).count()
+    };
+    let socket = bench.stack.udp_on(5000);
+    socket.send_to((neighbour, 69).into(), b"hello").unwrap();
+    bench.run_until_idle();
+    assert_eq!(questions(&bench), 1);
+    // The lifetimes of the router and of its prefix.
+    let mut goodbye = advertisement();
+    put(&mut goodbye, 6, [0; 2]);
+    put(&mut goodbye, 28, [0; 8]);
+    bench.send(&says(ROUTER, ALL_NODES, 255, goodbye));
+    bench.run_until_idle();
+    assert!(!bench.stack.has_ipv6_route());
+    bench.clock.advance(100_000);
+    bench.run_until_idle();
+    assert_eq!(questions(&bench), 2);
+}
+
 /// So many are asked for at once (`INCOMPLETE`): what waits for the first of more is dropped, and its socket has that room again.
 #[test]
 fn what_waits_for_a_neighbour_that_gives_way_is_dropped() {
@@ -693,29 +725,57 @@ fn who_claims_an_address_that_is_probed() {
     }
 }
 
-/// A general query of MLDv2 (RFC 3810, section 5.1): the groups of our addresses are reported within its 100 ms.
-#[test]
-fn a_router_that_asks_for_groups_is_answered() {
-    let mut bench = Bench::silent(IpVersion::V6);
-    // What is reported unasked.
-    for _ in 0..30 {
-        bench.clock.advance(1_000_000);
-        bench.run_until_idle();
-    }
-    bench.heard.clear();
-    let mut message = vec![130, 0, 0, 0, 0, 100, 0, 0];
+/// A router's general query for groups: that of MLDv1 (RFC 2710, section 3), and what `rest` adds to it.
+fn group_query(delay: u8, rest: &[u8]) -> Vec<u8> {
+    let mut message = vec![130, 0, 0, 0, 0, delay, 0, 0];
     message.extend([0; 16]);
-    message.extend([2, 125, 0, 0]);
+    message.extend(rest);
     let ends = (ROUTER.into(), ALL_NODES.into());
     let sum = transport_checksum(ends, 58, &message);
     put(&mut message, 2, sum);
     // Hop-by-hop options: a router alert.
     let payload = [&[58, 0, 5, 2, 0, 0, 1, 0][..], &message].concat();
     let packet = header::packet(ROUTER, ALL_NODES, 0, 1, &payload);
-    bench.send(&frame6(multicast_mac(ALL_NODES), &packet));
+    frame6(multicast_mac(ALL_NODES), &packet)
+}
+
+/// Waits until nothing more is reported unasked.
+fn settle(bench: &mut Bench) {
+    for _ in 0..30 {
+        bench.clock.advance(1_000_000);
+        bench.run_until_idle();
+    }
+    bench.heard.clear();
+}
+
+/// Messages of this type that the engine has sent behind a router alert.
+fn reports(bench: &Bench, kind: u8) -> usize {
+    let report = |frame: &&Vec<u8>| frame[12..14] == [0x86, 0xdd] && frame.get(62) == Some(&kind);
+    bench.heard.iter().filter(report).count()
+}
+
+/// A general query of MLDv2 (RFC 3810, section 5.1): the groups of our addresses are reported within its 100 ms.
+#[test]
+fn a_router_that_asks_for_groups_is_answered() {
+    let mut bench = Bench::silent(IpVersion::V6);
+    settle(&mut bench);
+    bench.send(&group_query(100, &[2, 125, 0, 0]));
     bench.run_until_idle();
     bench.clock.advance(100_000);
     bench.run_until_idle();
-    let report = |frame: &&Vec<u8>| frame[12..14] == [0x86, 0xdd] && frame.get(62) == Some(&143);
-    assert_eq!(bench.heard.iter().filter(report).count(), 1);
+    assert_eq!(reports(&bench, 143), 1);
+}
+
+/// A packet for each group, of which one leaves each turn.
+#[test]
+fn a_router_that_asks_by_version_1_hears_of_each_group() {
+    let mut bench = Bench::silent(IpVersion::V6);
+    let other = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 7);
+    assert!(bench.stack.add_ipv6(other));
+    settle(&mut bench);
+    bench.send(&group_query(0, &[]));
+    for reported in [1, 2, 2] {
+        bench.turn();
+        assert_eq!(reports(&bench, 131), reported);
+    }
 }

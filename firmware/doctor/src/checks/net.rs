@@ -25,6 +25,7 @@ use ask6::Asker6;
 use wireboot_boot::error::Error as BootError;
 use wireboot_boot::origin::Origin;
 use wireboot_nic::Nic;
+use wireboot_nic::vlan::{VlanId, tagged, untagged};
 use wireboot_observe::{LinkType, Mac, Observer};
 use wireboot_platform::claim::pci::{self, Candidate as Function};
 use wireboot_platform::claim::snp;
@@ -67,7 +68,7 @@ pub(crate) fn examine(examination: &mut Examination<'_>) -> Result<(), Error> {
             failure = BootError::NoLink(card.to_string()).into();
             continue;
         }
-        examination.linked.found(&card.path);
+        examination.linked.found(&card.path, ear.mac);
         let zero = clock.micros();
         let heard = ear.listen(zero, length);
         console::clear_progress();
@@ -131,8 +132,8 @@ struct Ear {
     observer: Observer,
     asker: Asker,
     asker6: Asker6,
-    /// The VLAN in which is asked, and answers are looked for.
-    vlan: Option<u16>,
+    /// The VLAN in which is asked, and answers are looked for. The card's own interface puts no tag on and takes none off.
+    vlan: Option<VlanId>,
     packets: u64,
 }
 
@@ -140,8 +141,6 @@ impl Ear {
     fn open(card: &snp::Candidate, origin: &Origin, clock: Clock) -> Result<Self, Error> {
         let nic = Snp::open(card).map_err(refused("the firmware's driver of the network card"))?;
         let mac = nic.properties().mac;
-        // The interface that wireboot.efi offers is in the VLAN itself, and says so.
-        let is_in_it = NetworkPath::parse(&card.path).vlan.is_some();
         let client = Client {
             mac,
             uuid: smbios::system_uuid(),
@@ -157,7 +156,7 @@ impl Ear {
             observer: Observer::new(Mac(mac), 0.0),
             asker: Asker::new(&client),
             asker6: Asker6::new(&client),
-            vlan: vlan::number(origin).filter(|_| !is_in_it),
+            vlan: vlan::id(origin),
             packets: 0,
         })
     }
@@ -229,7 +228,7 @@ impl Ear {
                 break;
             };
             let frame = match vlan {
-                Some(vlan) => vlan::tagged(&frame, vlan),
+                Some(vlan) => tagged(&frame, vlan),
                 None => frame,
             };
             if wire.send(&frame)? {
@@ -245,7 +244,7 @@ impl Ear {
             observer.frame(seconds(now), LinkType::Ethernet, &frame);
             *packets += 1;
             let answer = match vlan {
-                Some(vlan) => vlan::untagged(&frame, vlan),
+                Some(vlan) => untagged(&frame, vlan),
                 None => Some(frame),
             };
             if let Some(answer) = answer {

@@ -43,8 +43,8 @@ pub(super) fn address(name: Option<&str>, origin: Option<&Url>) -> Result<Option
 /// When there is no network, or the server does not take the report.
 pub(super) fn send(url: &Url, report: &str, origin: &Origin, clock: Clock) -> Result<(), Error> {
     let settings = vlan::settings(origin);
-    let (mut fetcher, ()) = connect(origin, &settings, clock, |fetcher, patience| {
-        source::take_lease(fetcher, origin, patience)
+    let (mut fetcher, ()) = connect(origin, &settings, clock, |fetcher, timeouts| {
+        source::take_lease(fetcher, origin, timeouts.dhcp)
     })?;
     match fetcher.post(url, "application/json", report.as_bytes(), LONGEST)? {
         None => Err(Error::NoAnswer(format!("{url}"))),

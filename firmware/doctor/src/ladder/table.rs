@@ -67,13 +67,14 @@ struct Rung {
 }
 
 impl Rung {
-    /// The sample whose rate is the median (of an even number, the upper of the two in the middle).
+    /// The sample whose rate is the median; of an even number, the slower of the two in the middle. One without a time counts for nothing.
     fn median(&self) -> Option<&Sample> {
-        let mut sorted: Vec<&Sample> = self.samples.iter().collect();
+        let timed = self.samples.iter().filter(|sample| sample.micros > 0);
+        let mut sorted: Vec<&Sample> = timed.collect();
         sort::insertion(&mut sorted, |one, other| {
             one.bits_per_second() < other.bits_per_second()
         });
-        sorted.get(sorted.len() / 2).copied()
+        sorted.get(sorted.len().saturating_sub(1) / 2).copied()
     }
 }
 
@@ -262,6 +263,32 @@ mod tests {
             work: 12,
             ..Sample::default()
         }
+    }
+
+    /// The bytes of the median of these.
+    fn median(samples: Vec<Sample>) -> Option<u64> {
+        let rung = Rung {
+            kind: Kind::Engine,
+            name: "1 of 1".to_string(),
+            samples,
+            error: None,
+        };
+        rung.median().map(|sample| sample.bytes)
+    }
+
+    #[test]
+    fn the_median_is_the_hosts() {
+        let of = |bytes: &[u64]| median(bytes.iter().copied().map(sample).collect());
+        assert_eq!(of(&[3000, 1000, 2000]), Some(2000));
+        assert_eq!(of(&[9000, 1000, 2000, 4000]), Some(2000));
+        assert_eq!(of(&[]), None);
+        // Engines have a sample without a time where the file did not come.
+        let timeless = Sample {
+            micros: 0,
+            ..sample(0)
+        };
+        assert_eq!(median([timeless.clone()].into()), None);
+        assert_eq!(median([timeless, sample(5000)].into()), Some(5000));
     }
 
     #[test]

@@ -43,10 +43,11 @@ use wireboot_lab::tftpd_hpa;
 /// their own, behind a bridge: the host's network is not used. Half of the machine's processors are for the clients.
 ///
 /// The table's columns: "finished" counts clients that got the whole file, in the worst round; "rounds" counts those in which all clients got
-/// it, of those measured; "Mbit/s" is what all clients together got until the slowest had ended, in the rounds in which all got it;
+/// it, of those asked for; "Mbit/s" is what all clients together got until the slowest had ended, in the rounds in which all got it;
 /// "slowest / median" is fairness, in the worst round (above 3, a client counts as starved); "sent again" counts blocks that came twice or
 /// were lost, and timeouts, of all clients; "CPU s / GiB" is the server's processor time (tftpd-hpa's is not counted by the system: it does
-/// not wait for the processes that do its work). Where a server ends, or does not start, the trial is listed, and made once more.
+/// not wait for the processes that do its work). Where a server ends, or does not start, the trial is listed, and made once more, and
+/// nothing is said of how fair it was to that crowd.
 ///
 /// The servers are Debian's dnsmasq-base and atftpd, which are to be installed, and tftpd-hpa, which excludes atftpd: it is fetched from Debian's
 /// mirror and unpacked in the user's cache; for HTTP Debian's nginx, in one process with sendfile. Each is told to allow thousands of clients. For example:
@@ -187,6 +188,7 @@ pub fn run(args: LoadArgs) -> Result<()> {
         bytes,
         block_size: BLOCK_SIZE,
         window: args.window,
+        rounds: args.rounds,
         servers,
         rows: Vec::new(),
         trials: Vec::new(),
@@ -404,8 +406,8 @@ mod tests {
         }
     }
 
-    /// The JSON where this server ends in these rounds under a crowd of 200, and how the command ends.
-    fn with_one_that_ends(server: Kind, in_rounds: &[u32]) -> (serde_json::Value, Result<()>) {
+    /// The report and its JSON where this server ends in these rounds under a crowd of 200.
+    fn with_one_that_ends(server: Kind, in_rounds: &[u32]) -> (LoadReport, serde_json::Value) {
         let place = tempfile::tempdir().unwrap();
         let json = place.path().join("load.json");
         let mut report = empty(&[Kind::Ours, Kind::Dnsmasq]);
@@ -418,12 +420,13 @@ mod tests {
         })
         .unwrap();
         let written = fs::read_to_string(json).unwrap();
-        (serde_json::from_str(&written).unwrap(), judge(&report))
+        (report, serde_json::from_str(&written).unwrap())
     }
 
     #[test]
     fn a_server_that_ends_takes_no_figure_with_it() {
-        let (found, end) = with_one_that_ends(Kind::Dnsmasq, &[3]);
+        let (report, found) = with_one_that_ends(Kind::Dnsmasq, &[3]);
+        let end = judge(&report);
         assert!(end.is_ok(), "{end:?}");
         assert_eq!(found["trials"].as_array().unwrap().len(), 11);
         let rounds = found["rows"].as_array().unwrap().iter();
@@ -444,13 +447,33 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_ends_is_not_called_fair() {
+        let (report, _) = with_one_that_ends(Kind::Dnsmasq, &[3]);
+        let text = report.text();
+        let mut rows = text.lines().map(|line| {
+            let cells = line.split('|').map(str::trim);
+            cells.collect::<Vec<&str>>()
+        });
+        // Clients, server, how many finished, rounds.
+        let row = rows.find(|cells| cells.get(1..3) == Some(&["200", "dnsmasq 1.0"][..]));
+        assert_eq!(row.unwrap()[3..5], ["200/200", "2/3"], "{text}");
+        let fair = "200 clients: no client was starved";
+        assert!(text.contains(&format!("wireboot serve, {fair}")), "{text}");
+        assert!(!text.contains("dnsmasq, 200 clients"), "{text}");
+        assert!(
+            text.contains("failed in round 3: 200 clients, dnsmasq: it ended"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn the_command_fails_where_there_is_no_figure_or_ours_ended() {
-        let (found, end) = with_one_that_ends(Kind::Dnsmasq, &[1, 2, 3]);
+        let (report, found) = with_one_that_ends(Kind::Dnsmasq, &[1, 2, 3]);
         assert_eq!(found["rows"].as_array().unwrap().len(), 3);
-        let end = end.unwrap_err().to_string();
+        let end = judge(&report).unwrap_err().to_string();
         assert!(end.starts_with("no figure for 1 of"), "{end}");
-        let (_, end) = with_one_that_ends(Kind::Ours, &[2]);
-        let end = end.unwrap_err().to_string();
+        let (report, _) = with_one_that_ends(Kind::Ours, &[2]);
+        let end = judge(&report).unwrap_err().to_string();
         assert_eq!(end, "200 clients, wireboot serve: it ended (signal: 11)");
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct LoadReport {
     pub block_size: u16,
     /// Blocks for one acknowledgement that clients ask for.
     pub window: u16,
+    /// How often each server was to meet each crowd.
+    pub rounds: u32,
     /// The servers and their versions.
     pub servers: Vec<(Kind, String)>,
     /// One row for each crowd and server.
@@ -207,6 +209,12 @@ impl LoadReport {
         })
     }
 
+    /// Whether the row's server failed under the row's crowd, once or more.
+    fn has_failed(&self, row: &LoadRow) -> bool {
+        let mut failed = self.failed_trials.iter();
+        failed.any(|crowd| (crowd.server, crowd.clients) == (row.server, row.clients))
+    }
+
     fn failed(&self) -> impl Iterator<Item = &FailedTrial> {
         self.failed_trials.iter().map(|crowd| &crowd.trial)
     }
@@ -246,7 +254,7 @@ impl LoadReport {
                     row.clients.to_string(),
                     format!("{} {version}", row.server.name()),
                     format!("{}/{}", row.finished, row.clients),
-                    format!("{}/{}", row.complete_rounds, row.rounds),
+                    format!("{}/{}", row.complete_rounds, self.rounds),
                     number(row.mbit_s, 0),
                     number(ratio, 2),
                     number(row.fastest_s, 3),
@@ -273,7 +281,8 @@ impl LoadReport {
             self.window
         );
         let crowds = self.rows.iter().filter(|row| row.clients > 1);
-        for row in crowds {
+        // What the clients of a trial that failed got is in no row.
+        for row in crowds.filter(|row| !self.has_failed(row)) {
             let verdict = match row.is_fair() {
                 true => "no client was starved",
                 false => "clients were starved",
@@ -312,6 +321,7 @@ pub(super) mod tests {
             bytes: 1 << 20,
             block_size: 1468,
             window: 64,
+            rounds: 3,
             servers: servers.iter().map(server).collect(),
             rows: Vec::new(),
             trials: Vec::new(),

@@ -334,7 +334,8 @@ fn an_error_in_the_middle_ends_the_transfer() {
                 error.extend(b"the disk is gone\0");
                 let first = answer(query, data(1, 512));
                 let mut answers = vec![first; blocks];
-                answers.push(after(answer(query, error), 5_000));
+                // When the block is beyond doubt.
+                answers.push(after(answer(query, error), 60_000));
                 answers
             }
             _ => vec![],
@@ -411,26 +412,33 @@ fn another_address_is_not_the_server() {
 /// Somebody who sees nothing sends a block to each port, before the server answers.
 #[test]
 fn a_forged_block_is_not_the_file() {
-    let evil = |query: &Datagram| {
-        let mut evil = answer(query, data(1, 9));
-        evil.source.set_port(4001);
+    // Under another port, and under the one of a server that has no other.
+    for port in [4001, 4000] {
+        no_file_is_forged(port);
+    }
+}
+
+fn no_file_is_forged(port: u16) {
+    let evil = |query: &Datagram, len| {
+        let mut evil = answer(query, data(1, len));
+        evil.source.set_port(port);
         evil
     };
     // A server that knows options.
     let file = vec![7; 5000];
     let mut serve = narrow(&file, 1500);
     let ended = attacked(|query| {
-        let forged = is_request(query).then(|| evil(query));
+        let forged = is_request(query).then(|| [9, 8].map(|len| evil(query, len)));
         let answers = serve(query).into_iter();
         let answers = answers.map(|answer| after(answer, 5_000));
-        forged.into_iter().chain(answers).collect()
+        forged.into_iter().flatten().chain(answers).collect()
     });
     assert_eq!(ended.bytes(), file);
     assert!(ended.micros < 50_000, "{} us", ended.micros);
     // One that has no such file.
     let ended = attacked(|query| match is_request(query) {
         true => vec![
-            evil(query),
+            evil(query, 9),
             after(answer(query, b"\0\x05\0\x01none\0".to_vec()), 5_000),
         ],
         false => vec![],
@@ -444,7 +452,7 @@ fn a_forged_block_is_not_the_file() {
                 return vec![];
             }
             requests += 1;
-            let forged = (requests <= ports).then(|| evil(query));
+            let forged = (requests <= ports).then(|| evil(query, 9));
             let right = after(answer(query, data(1, 7)), 5_000);
             forged.into_iter().chain([right]).collect()
         });
@@ -457,7 +465,7 @@ fn a_forged_block_is_not_the_file() {
     // The same block twice is the server's.
     let ended = attacked(|query| {
         let mut again = answer(query, data(1, 7));
-        again.source.set_port(4001);
+        again.source.set_port(port);
         match is_request(query) {
             true => vec![answer(query, data(1, 7)), after(again, 5_000)],
             false => vec![],
@@ -471,12 +479,18 @@ fn another_port_of_the_server_is_not_the_transfer() {
     let mut told = Vec::new();
     let ended = attacked(|query| match Packet::parse(&query.payload) {
         Ok(Packet::Rrq(_)) => {
-            let mut stranger = after(answer(query, data(2, 3)), 5_000);
-            stranger.source.set_port(4001);
-            // Two that answer errors would never end (CVE-2024-2169).
-            let mut error = after(answer(query, b"\0\x05\0\x05who?\0".to_vec()), 55_000);
-            error.source.set_port(4002);
-            vec![answer(query, data(1, 512)), stranger, error]
+            let stranger = |port, packet, micros| {
+                let mut stranger = after(answer(query, packet), micros);
+                stranger.source.set_port(port);
+                stranger
+            };
+            vec![
+                answer(query, data(1, 512)),
+                stranger(4001, data(2, 3), 5_000),
+                // Two that answer errors would never end (CVE-2024-2169).
+                stranger(4002, b"\0\x05\0\x05who?\0".to_vec(), 55_000),
+                stranger(4003, oack(&[("blksize", "1468")]), 60_000),
+            ]
         }
         Ok(Packet::Ack { block: 1 }) => vec![after(answer(query, data(2, 7)), 20_000)],
         Ok(Packet::Error { .. }) => {
@@ -486,7 +500,62 @@ fn another_port_of_the_server_is_not_the_transfer() {
         _ => vec![],
     });
     assert_eq!(ended.bytes().len(), 519);
-    assert_eq!(told, [4001]);
+    assert_eq!(told, [4001, 4003]);
+}
+
+/// While a block waits for another answer, nobody is asked, and nothing fails.
+#[test]
+fn a_block_in_doubt_ends_the_requests() {
+    // It comes shortly before the second server is asked, the first one again, and the last wait is over.
+    for (servers, micros, asked) in [(2, 230_000, 1), (1, 980_000, 1), (1, 18_980_000, RETRIES)] {
+        let mut requests = 0;
+        let ended = attacked_at(&[SERVER, OTHER][..servers], |query| {
+            requests += u32::from(is_request(query));
+            let first = is_request(query) && requests == 1;
+            let block = first.then(|| after(answer(query, data(1, 7)), micros));
+            block.into_iter().collect()
+        });
+        assert_eq!(ended.bytes(), &data(1, 7)[4..]);
+        assert_eq!(requests, asked);
+    }
+    // The host says three times that nobody listens.
+    let ended = attacked(|query| {
+        if !is_request(query) {
+            return vec![];
+        }
+        let mut answers = vec![answer(query, data(1, 7))];
+        answers.extend((1..=3).map(|turn| after(query.refused(), turn * 5_000)));
+        answers
+    });
+    assert_eq!(ended.bytes(), &data(1, 7)[4..]);
+}
+
+/// Nor is the wait for another answer a part of the round trip.
+#[test]
+fn a_block_in_doubt_counts_from_when_it_came() {
+    let (mut asked, mut acknowledged) = (0, Vec::new());
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => {
+            asked = query.micros;
+            vec![after(answer(query, data(1, 512)), 40_000)]
+        }
+        Ok(Packet::Ack { block: 1 }) => {
+            acknowledged.push(query.micros - asked);
+            // The first acknowledgement is lost.
+            let heard = acknowledged.len() > 1;
+            let next = heard.then(|| answer(query, data(2, 7)));
+            next.into_iter().collect()
+        }
+        _ => vec![],
+    });
+    assert_eq!(ended.bytes().len(), 519);
+    let [first, second] = &acknowledged[..] else {
+        panic!("{acknowledged:?}");
+    };
+    assert!((90_000..97_000).contains(first), "{acknowledged:?}");
+    // Three round trips later.
+    let waited = second - first;
+    assert!((115_000..140_000).contains(&waited), "{acknowledged:?}");
 }
 
 #[test]
