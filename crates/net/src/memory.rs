@@ -133,7 +133,7 @@ impl Memory {
 
     /// Writes `bytes` from `at` on, in as many pieces as it takes, up to the first byte that is committed or lent, or the end. Returns
     /// how many it has written.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, at: usize, bytes: Parts<'_>) -> usize {
         let written = bytes.copy_to(self.rest_mut(at));
         if written == bytes.len() {

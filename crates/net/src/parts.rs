@@ -35,7 +35,7 @@ impl<'a> Parts<'a> {
 
     /// Length in bytes.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -48,7 +48,7 @@ impl<'a> Parts<'a> {
 
     /// The view from byte `offset` of at most `len` bytes. Beyond the end it is empty.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         let mut offset = offset.min(self.len);
         let mut view = Self {
@@ -84,7 +84,7 @@ impl<'a> Parts<'a> {
     }
 
     /// Copies as many bytes as fit to the start of `destination` and returns their number.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, destination: &mut [u8]) -> usize {
         if let (Some(whole), Some(room)) =
             (self.first.get(..self.len), destination.get_mut(..self.len))
@@ -117,7 +117,7 @@ impl<'a> Parts<'a> {
 
     /// The first `N` bytes, if there are so many.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn first<const N: usize>(&self) -> Option<[u8; N]> {
         if let (Some(bytes), true) = (self.first.first_chunk(), N <= self.len) {
             return Some(*bytes);

@@ -219,7 +219,7 @@ impl Transfer {
     }
 
     /// One DATA packet, on loan.
-    #[inline]
+    #[inline(always)]
     pub(super) fn data(&mut self, block: u16, data: Parts<'_>, now: Instant) {
         if data.len() > self.block_size || self.complete {
             return;
