@@ -57,12 +57,16 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Whether the server has said no: it is there, and says so to everybody.
+    /// Whether a server says that there is no such file, or not for us: it will not have one a little later either.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         match self {
-            Self::Http(error) => matches!(error.problem, Problem::Status { .. }),
-            Self::Tftp { error, .. } => matches!(**error, TftpError::Server { .. }),
+            Self::Http(error) => {
+                let refusals = [403, 404, 410];
+                matches!(&error.problem, Problem::Status { status, .. } if refusals.contains(status))
+            }
+            // File not found, access violation (RFC 1350).
+            Self::Tftp { error, .. } => matches!(**error, TftpError::Server { code: 1 | 2, .. }),
             _ => false,
         }
     }
@@ -101,5 +105,32 @@ mod tests {
         let text = error.to_string();
         let begin = "tftp://boot/linux (server 192.0.2.1:69, [2001:db8::1]:69): the TFTP server";
         assert!(text.starts_with(begin), "{text}");
+    }
+
+    #[test]
+    fn an_answer_is_one_that_stays() {
+        let by_http = |problem| {
+            FetchError::Http(Box::new(HttpError {
+                url: Url::parse("http://a/b").unwrap(),
+                server: None,
+                attempts: 1,
+                problem,
+            }))
+        };
+        let status = |status| Problem::Status {
+            status,
+            reason: String::new(),
+            retry_after: None,
+        };
+        for (code, is_answer) in [
+            (403, true),
+            (404, true),
+            (410, true),
+            (407, false),
+            (503, false),
+        ] {
+            assert_eq!(by_http(status(code)).is_answer(), is_answer, "{code}");
+        }
+        assert!(!by_http(Problem::NoAnswer).is_answer());
     }
 }

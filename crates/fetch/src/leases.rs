@@ -65,8 +65,8 @@ pub(crate) enum News {
     NoV6,
     /// What the caller waits for. The other version may still follow.
     Decided(Result<Box<Leases>, FetchError>),
-    /// The other version has followed: both.
-    Both(Box<Leases>),
+    /// Another lease has followed: all that there are now.
+    Followed(Box<Leases>),
 }
 
 /// Asks by both versions in the same turn, and reports each lease. The first lease with a boot file decides, or the first at all where no
@@ -87,8 +87,8 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: i
                 Ok(lease) => News::V4(lease.clone()),
                 Err(_) => News::NoV4,
             });
+            found.has_news |= result.is_ok();
             found.v4 = Some((result, now));
-            found.has_news = true;
         }
         if v6_goes_on && let Poll::Ready(end) = v6.as_mut().poll(context) {
             v6_goes_on = false;
@@ -129,8 +129,8 @@ impl Found {
     fn news(&mut self, want_boot_file: bool, now: Instant) -> Option<News> {
         if self.decided {
             let has_news = core::mem::take(&mut self.has_news);
-            let both = self.both().filter(|_| has_news)?;
-            return Some(News::Both(Box::new(both)));
+            let leases = self.result().ok().filter(|_| has_news)?;
+            return Some(News::Followed(leases));
         }
         self.decided = self.is_enough(want_boot_file, now);
         self.has_news = false;
@@ -154,17 +154,6 @@ impl Found {
             _ => false,
         };
         v4 || v6
-    }
-
-    /// The leases, where both versions have one.
-    fn both(&self) -> Option<Leases> {
-        match (&self.v4, &self.v6) {
-            (Some((Ok(v4), _)), Some((Ok(v6), _))) => Some(Leases {
-                v4: Some(v4.clone()),
-                v6: Some(v6.clone()),
-            }),
-            _ => None,
-        }
     }
 
     fn result(&self) -> Result<Box<Leases>, FetchError> {
@@ -261,11 +250,18 @@ mod tests {
         found.v6 = Some((Err(Dhcp6Error::NoLinkLocal), at(3)));
         assert!(found.news(true, at(3)).is_none());
         (found.v6, found.has_news) = (Some((v6(true), at(3))), true);
-        let Some(News::Both(leases)) = found.news(true, at(3)) else {
+        let Some(News::Followed(leases)) = found.news(true, at(3)) else {
             panic!("not reported");
         };
         assert_eq!((leases.v4, leases.v6), (v4(true).ok(), v6(true).ok()));
         assert!(found.news(true, at(4)).is_none(), "told twice");
+        // The first was declined, and there is another.
+        let mut alone = Found::default();
+        (alone.v6, alone.has_news) = (Some((v6(true), at(1))), true);
+        assert!(matches!(alone.news(true, at(1)), Some(News::Decided(_))));
+        assert!(alone.news(true, at(2)).is_none());
+        alone.has_news = true;
+        assert!(matches!(alone.news(true, at(3)), Some(News::Followed(_))));
     }
 
     #[test]

@@ -123,8 +123,8 @@ impl Leases {
 /// What a [`Service`] reports.
 #[derive(Debug)]
 pub enum Event {
-    /// DHCP has ended or has brought what was asked for. On success the leases are in use. Sent once more when the other version's lease
-    /// comes later.
+    /// DHCP has ended or has brought what was asked for. On success the leases are in use. Sent again when the other version's lease
+    /// comes later, or another address in place of one that somebody has.
     Lease {
         /// That of [`Command::Dhcp`].
         job: Job,
@@ -427,7 +427,7 @@ impl ServiceState {
                         News::NoV4 => shared.await_no_v4(),
                         News::NoV6 => shared.await_no_v6(),
                         News::Decided(result) => shared.report(Event::Lease { job, result }),
-                        News::Both(leases) => shared.report(Event::Lease {
+                        News::Followed(leases) => shared.report(Event::Lease {
                             job,
                             result: Ok(leases),
                         }),

@@ -603,12 +603,10 @@ impl Reader {
         if matches!(program, Program::Efi(_)) && !initrd.is_empty() {
             initrd.clear();
             let reason = "initrd ignored in this entry, as efi programs get none: write linux in place of efi for a kernel";
-            if self.warnings.len() < MAX_WARNINGS {
-                self.warnings.push(Notice {
-                    line: draft.line,
-                    reason: reason.to_owned(),
-                });
-            }
+            self.warnings.push(Notice {
+                line: draft.line,
+                reason: reason.to_owned(),
+            });
         }
         let title = draft.title.unwrap_or_else(|| {
             let url = &program.file().url;

@@ -16,9 +16,8 @@ use uefi::Status;
 use uefi::proto::network::snp::{NetworkState, ReceiveFlags, SimpleNetwork};
 use wireboot_nic::Fault;
 
-/// How long a link is waited for before the interface is started anew, at first, in ticks of the processor's counter: 8 to 20 s. Both ends of
-/// a fast cable may take several seconds.
-const PAUSE: u64 = 40_000_000_000;
+/// How long a link is waited for before the interface is started anew, at first, in ticks of the processor's counter: 2 to 5 s.
+const PAUSE: u64 = 10_000_000_000;
 
 /// A network interface in use. Dropping it stops it and gives it back to the firmware.
 pub type Snp = FirmwareNic<SnpDriver, Option<Claim>>;

@@ -1,4 +1,4 @@
-//! What wireboot.efi has started and what has not come back, and over which network: such a program may start wireboot.efi again.
+//! What wireboot.efi has started and what has not come back: such a program may start wireboot.efi again.
 
 use crate::variable::{self, OWN};
 use alloc::format;

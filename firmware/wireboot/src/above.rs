@@ -1,15 +1,13 @@
-//! What a wireboot.efi above us tells us: one that has started a program which has started us. The device path cannot tell all of it.
+//! What a wireboot.efi above us tells us: one that has started a program which has started us. The device path cannot tell it.
 
 use alloc::format;
 use alloc::string::String;
 use wireboot_fetch::url::Url;
-use wireboot_nic::vlan::VlanId;
 
 const HTTP: &str = "by http";
 const PXE: &str = "by pxe";
-const VLAN: &str = "vlan ";
 
-/// Lines: each program's URL, how the machine came by its first program, the VLAN.
+/// Lines: each program's URL, and how the machine came by its first program.
 #[derive(Default)]
 pub(crate) struct Above(pub(crate) String);
 
@@ -24,19 +22,12 @@ impl Above {
         let mut how = self.0.lines().filter(|line| [HTTP, PXE].contains(line));
         how.next_back().map(|how| how == HTTP)
     }
-
-    /// The VLAN of its network.
-    pub(crate) fn vlan(&self) -> Option<u16> {
-        let mut vlans = self.0.lines().filter_map(|line| line.strip_prefix(VLAN));
-        vlans.next_back()?.parse().ok()
-    }
 }
 
 /// What is told of a program.
-pub(crate) fn lines(url: &Url, http: bool, vlan: Option<VlanId>) -> String {
+pub(crate) fn lines(url: &Url, http: bool) -> String {
     let how = if http { HTTP } else { PXE };
-    let vlan = vlan.map(|id| format!("{VLAN}{id}\n"));
-    format!("{url}\n{how}\n{}", vlan.unwrap_or_default())
+    format!("{url}\n{how}\n")
 }
 
 #[cfg(test)]
@@ -48,12 +39,12 @@ mod tests {
         let url = |text| Url::parse(text).unwrap();
         let (first, second) = (url("tftp://10.0.0.1/ipxe.efi"), url("http://a/grub.efi"));
         let mut above = Above::default();
-        assert_eq!((above.http(), above.vlan()), (None, None));
+        assert_eq!(above.http(), None);
         assert!(!above.has_started(&first));
-        above.0 += &lines(&first, true, VlanId::new(5));
-        assert_eq!((above.http(), above.vlan()), (Some(true), Some(5)));
-        above.0 += &lines(&second, false, VlanId::new(7));
-        assert_eq!((above.http(), above.vlan()), (Some(false), Some(7)));
+        above.0 += &lines(&first, true);
+        assert_eq!(above.http(), Some(true));
+        above.0 += &lines(&second, false);
+        assert_eq!(above.http(), Some(false));
         assert!(above.has_started(&first) && above.has_started(&second));
         assert!(!above.has_started(&url("http://a/grub")));
     }

@@ -267,7 +267,7 @@ fn efi(
         "starting efi {url} over {whose} network after {} ms: {arguments}",
         clock.micros() / 1000
     );
-    let told = above::lines(&url, origin.http, settings.vlan);
+    let told = above::lines(&url, origin.http);
     let error = started(loaded, &url, &clock, account, &told);
     drop(resident);
     Err(error)

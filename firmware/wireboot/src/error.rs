@@ -162,6 +162,17 @@ pub enum Error {
     },
 }
 
+/// How far a network card led that was in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reached {
+    /// Not to an address of ours.
+    Nobody,
+    /// To where a server was asked for a file, or a name server for the file's.
+    Network,
+    /// To a server that has no such file.
+    Server,
+}
+
 impl From<FetchError> for Error {
     fn from(error: FetchError) -> Self {
         Self::Fetch(Box::new(error))
@@ -200,23 +211,26 @@ impl Error {
                 | Self::Fault(_)
                 | Self::Fetch(_)
                 | Self::Nothing
-        ) && !self.is_of_file()
+        )
     }
 
-    /// Whether a server was asked for a file.
-    pub(crate) fn is_of_server(&self) -> bool {
-        let Self::Fetch(error) = self else {
-            return false;
-        };
-        matches!(**error, FetchError::Http(_) | FetchError::Tftp { .. })
-    }
-
-    /// Whether it is the same over every card that leads to the file's server.
+    /// Whether an address of ours was of no use for one file: for another it may be.
     pub(crate) fn is_of_file(&self) -> bool {
-        match self {
-            Self::Fetch(error) => error.is_answer(),
-            Self::Digest { .. } | Self::Relative(_) | Self::Url(_) => true,
-            _ => false,
+        let is_wrong = matches!(self, Self::Digest { .. } | Self::Relative(_) | Self::Url(_));
+        is_wrong || self.reached() > Reached::Nobody
+    }
+
+    /// How far a card led.
+    pub(crate) fn reached(&self) -> Reached {
+        let Self::Fetch(error) = self else {
+            return Reached::Nobody;
+        };
+        match **error {
+            _ if error.is_answer() => Reached::Server,
+            FetchError::Http(_) | FetchError::Tftp { .. } | FetchError::Unresolved { .. } => {
+                Reached::Network
+            }
+            _ => Reached::Nobody,
         }
     }
 
@@ -267,6 +281,8 @@ impl Error {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use wireboot_fetch::tftp::TftpError;
+    use wireboot_fetch::url::Url;
 
     #[test]
     fn a_program_that_is_refused_is_called_what_it_is() {
@@ -281,5 +297,43 @@ mod tests {
         assert!(unsigned.contains("Secure Boot"), "{unsigned}");
         let other = text(Some("an ISO"), Status::SECURITY_VIOLATION);
         assert!(!other.contains("Secure Boot"), "{other}");
+    }
+
+    #[test]
+    fn what_led_farther_is_told() {
+        let url = || Url::parse("tftp://10.0.0.1/a").unwrap();
+        let by_tftp = |error| {
+            Error::from(FetchError::Tftp {
+                url: url(),
+                servers: Vec::new(),
+                error: Box::new(error),
+            })
+        };
+        let said = |code| TftpError::Server {
+            code,
+            text: String::new(),
+        };
+        let reason = String::new();
+        for (error, reached) in [
+            (Error::NoLink(String::new()), Reached::Nobody),
+            (
+                Error::from(FetchError::Unresolved { url: url(), reason }),
+                Reached::Network,
+            ),
+            (
+                by_tftp(TftpError::Refused {
+                    requests: 1,
+                    port: 69,
+                }),
+                Reached::Network,
+            ),
+            // Busy, or anything.
+            (by_tftp(said(0)), Reached::Network),
+            (by_tftp(said(1)), Reached::Server),
+            (by_tftp(said(2)), Reached::Server),
+        ] {
+            assert_eq!(error.reached(), reached, "{error}");
+        }
+        assert!(Reached::Nobody < Reached::Network && Reached::Network < Reached::Server);
     }
 }

@@ -25,7 +25,8 @@ pub mod source;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use card::Card;
-use error::Error;
+use core::cell::Cell;
+use error::{Error, Reached};
 use fetching::Fetcher;
 use network::Network;
 use origin::Origin;
@@ -68,7 +69,7 @@ const ONLY_CARD: CardTimeouts = CardTimeouts {
 };
 /// For one of several of which none was ready.
 const SECOND_ROUND: CardTimeouts = CardTimeouts {
-    link: 10_000_000,
+    link: 20_000_000,
     dhcp: None,
     is_only: false,
 };
@@ -97,6 +98,9 @@ pub fn connect<T>(
     };
     let mut failure = Error::NoInterface;
     for timeouts in rounds {
+        if failure.reached() == Reached::Server {
+            break;
+        }
         for card in &cards {
             match attempt(card, *timeouts, origin, settings, clock, &mut ask) {
                 Err(error) if error.is_card_failure() => {
@@ -104,8 +108,8 @@ pub fn connect<T>(
                         log::warn!("{error}");
                         log::info!("going on with the next network card");
                     }
-                    // A server that was asked over one card tells more than what another lacks.
-                    if error.is_of_server() || !failure.is_of_server() {
+                    // What led farther tells more than what another card lacks.
+                    if error.reached() > failure.reached() || failure.reached() == Reached::Nobody {
                         failure = error;
                     }
                 }
@@ -143,13 +147,14 @@ fn attempt<T>(
     Ok((fetcher, heard))
 }
 
-/// Our address, what to boot where that is not `given`, and its first file. A configuration that is here already may be had by any card: only
-/// where there are several, that of which its default entry's program comes is looked for.
+/// Our address, what to boot where that is not `given`, and its first file. For a configuration that is here already the card may be any, or
+/// where there are several, the one by which its default entry's program comes.
 fn choice(
     fetcher: &mut Fetcher,
     origin: &Origin,
     given: Option<Choice>,
     timeouts: CardTimeouts,
+    may_be_any: bool,
 ) -> Result<(Choice, Option<File>), Error> {
     let choice = match given {
         Some(choice) => {
@@ -160,14 +165,12 @@ fn choice(
     };
     fetcher.passed("address", source::addresses(fetcher.leases()));
     let is_here = matches!(choice, Choice::Config { .. });
-    if is_here && timeouts.is_only {
-        return Ok((choice, None));
-    }
-    match choice.first_file(fetcher, origin) {
-        // It may be another entry that is wanted.
-        Err(error) if is_here && error.is_of_file() => Ok((choice, None)),
-        file => Ok((choice, file?)),
-    }
+    let file = if is_here && (may_be_any || timeouts.is_only) {
+        None
+    } else {
+        choice.first_file(fetcher, origin)?
+    };
+    Ok((choice, file))
 }
 
 fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Error> {
@@ -184,8 +187,20 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
     let given = source::given(image, embedded, &origin)?;
-    let ask = |fetcher: &mut Fetcher, timeouts| choice(fetcher, &origin, given.clone(), timeouts);
-    let (mut fetcher, (choice, file)) = connect(&origin, &settings, clock, ask)?;
+    let may_be_any = Cell::new(false);
+    let mut ask = |fetcher: &mut Fetcher, timeouts| {
+        choice(fetcher, &origin, given.clone(), timeouts, may_be_any.get())
+    };
+    let mut connected = connect(&origin, &settings, clock, &mut ask);
+    // Another entry than the default may be to be had.
+    if let (Err(error), Some(Choice::Config { .. })) = (&connected, &given)
+        && error.is_of_file()
+    {
+        log::warn!("{error}");
+        may_be_any.set(true);
+        connected = connect(&origin, &settings, clock, &mut ask);
+    }
+    let (mut fetcher, (choice, file)) = connected?;
     let plan = plan::make(&mut fetcher, choice, file, &of_program, &mut settings)?;
     fetcher.passed("choice", plan.program.url.to_string());
     boot::run(fetcher, &origin, plan, &settings)

@@ -46,13 +46,12 @@ impl Origin {
             .or_else(|| image.path.clone())
             .unwrap_or_default();
         let above = Above(started::told());
-        let mut network = [&image.path, &image.device_path]
+        let network = [&image.path, &image.device_path]
             .into_iter()
             .flatten()
             .map(|nodes| NetworkPath::parse(nodes))
             .max_by_key(|network| (network.uri.is_some(), network.ip.is_some()))
             .unwrap_or_default();
-        network.vlan = network.vlan.or(above.vlan());
         let uri = network.uri.as_deref().and_then(|uri| Url::parse(uri).ok());
         let cached = image.device.and_then(pxe::cached);
         let leases = cached
