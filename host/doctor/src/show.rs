@@ -160,7 +160,7 @@ fn stem(file: &Path) -> String {
 
 /// The reports in files, and in the files `*.json` of directories, in the order of the files' names, and what each is called. What is no
 /// report in a directory is told and passed over; where files are to be unknown, by its number.
-fn all(paths: &[PathBuf], anonymous: bool) -> Result<Vec<(String, Report)>> {
+fn all(paths: &[PathBuf], anonymous: bool) -> Result<Named> {
     let mut reports = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -186,8 +186,11 @@ fn all(paths: &[PathBuf], anonymous: bool) -> Result<Vec<(String, Report)>> {
     Ok(reports)
 }
 
+/// Reports, each behind its file's name without the ending.
+type Named = Vec<(String, Report)>;
+
 /// The reports in the files `*.json` of a directory, and what is said of those that are none.
-fn in_folder(folder: &Path, anonymous: bool) -> Result<(Vec<(String, Report)>, Vec<String>)> {
+fn in_folder(folder: &Path, anonymous: bool) -> Result<(Named, Vec<String>)> {
     let named = || folder.display().to_string();
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(named)? {

@@ -341,10 +341,12 @@ fn for_an_address_that_a_neighbour_has_comes_another_one() {
         (first, News::V6(one)),
         (decided, News::Decided(Ok(leases))),
         (second, News::V6(other)),
+        (told, News::Followed(all)),
     ] = &news[..]
     else {
         panic!("{} news", news.len());
     };
+    assert_eq!((told, all.v6.as_ref()), (second, Some(other)));
     // Nobody waits for objections.
     assert!(*first < 10_000 && first == decided);
     assert_eq!(leases.v6.as_ref(), Some(one));
