@@ -87,8 +87,7 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: i
                 Ok(lease) => News::V4(lease.clone()),
                 Err(_) => News::NoV4,
             });
-            found.has_news |= result.is_ok();
-            found.v4 = Some((result, now));
+            found.end_v4(result, now);
         }
         if v6_goes_on && let Poll::Ready(end) = v6.as_mut().poll(context) {
             v6_goes_on = false;
@@ -99,8 +98,7 @@ pub(crate) async fn discover(stack: &Stack, request: &DhcpRequest, mut report: i
         }
         if let Some(lease) = lease6.take() {
             report(News::V6(lease.clone()));
-            found.v6 = Some((Ok(lease), now));
-            found.has_news = true;
+            found.lease_v6(lease, now);
         }
         if let Some(news) = found.news(request.want_boot_file, now) {
             report(news);
@@ -125,6 +123,17 @@ struct Found {
 }
 
 impl Found {
+    fn end_v4(&mut self, result: Result<Lease, DhcpError>, now: Instant) {
+        self.has_news |= result.is_ok();
+        self.v4 = Some((result, now));
+    }
+
+    /// The first, or one in place of an address that somebody has.
+    fn lease_v6(&mut self, lease: Lease6, now: Instant) {
+        self.has_news = true;
+        self.v6 = Some((Ok(lease), now));
+    }
+
     /// What is to be reported now. To be called until both versions have ended.
     fn news(&mut self, want_boot_file: bool, now: Instant) -> Option<News> {
         if self.decided {
@@ -241,7 +250,7 @@ mod tests {
     fn the_other_versions_lease_is_told_when_it_follows() {
         let mut found = Found::default();
         assert!(found.news(true, at(0)).is_none());
-        (found.v4, found.has_news) = (Some((v4(true), at(1))), true);
+        found.end_v4(v4(true), at(1));
         assert!(matches!(
             found.news(true, at(1)),
             Some(News::Decided(Ok(_)))
@@ -249,7 +258,7 @@ mod tests {
         assert!(found.news(true, at(2)).is_none());
         found.v6 = Some((Err(Dhcp6Error::NoLinkLocal), at(3)));
         assert!(found.news(true, at(3)).is_none());
-        (found.v6, found.has_news) = (Some((v6(true), at(3))), true);
+        found.lease_v6(v6(true).unwrap(), at(3));
         let Some(News::Followed(leases)) = found.news(true, at(3)) else {
             panic!("not reported");
         };
@@ -257,11 +266,18 @@ mod tests {
         assert!(found.news(true, at(4)).is_none(), "told twice");
         // The first was declined, and there is another.
         let mut alone = Found::default();
-        (alone.v6, alone.has_news) = (Some((v6(true), at(1))), true);
+        alone.lease_v6(v6(true).unwrap(), at(1));
         assert!(matches!(alone.news(true, at(1)), Some(News::Decided(_))));
         assert!(alone.news(true, at(2)).is_none());
-        alone.has_news = true;
+        alone.lease_v6(v6(true).unwrap(), at(3));
         assert!(matches!(alone.news(true, at(3)), Some(News::Followed(_))));
+        alone.end_v4(Err(DhcpError::NoAddress), at(4));
+        assert!(alone.news(true, at(4)).is_none());
+        let mut late = Found::default();
+        late.lease_v6(v6(true).unwrap(), at(1));
+        assert!(matches!(late.news(true, at(1)), Some(News::Decided(_))));
+        late.end_v4(v4(false), at(2));
+        assert!(matches!(late.news(true, at(2)), Some(News::Followed(_))));
     }
 
     #[test]
