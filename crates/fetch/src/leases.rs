@@ -61,7 +61,7 @@ pub(crate) enum News {
     V6(Lease6),
     /// DHCP has ended without a lease.
     NoV4,
-    /// DHCPv6 has.
+    /// DHCPv6 has ended without a lease, and gives none later.
     NoV6,
     /// What the caller waits for. The other version may still follow.
     Decided(Result<Box<Leases>, FetchError>),

@@ -73,7 +73,7 @@ fn start(fixture: &Fixture<'_>) -> Result<RunningMachine> {
     Ok(machine)
 }
 
-/// Debian's iperf3.
+/// A server of the check `iperf3`, at its usual port.
 fn serve_iperf3(lab: &Lab) -> Result<Daemon> {
     let mut command = lab.command("iperf3");
     command.arg("--server");

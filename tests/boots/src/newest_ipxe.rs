@@ -14,7 +14,7 @@ use crate::{servers, system};
 
 /// Its first script comes by TFTP, and has another come by HTTP.
 fn serve(fixture: &Fixture<'_>, second: &str) -> Result<[Daemon; 2]> {
-    let (lab, directory) = (fixture.lab, &fixture.system.directory);
+    let directory = &fixture.system.directory;
     fs::copy(newest_snponly()?, directory.join("snponly.efi")).context("copying iPXE")?;
     for (file, script) in [
         ("first.ipxe", "chain http://10.77.0.1/second.ipxe\n"),
@@ -25,6 +25,12 @@ fn serve(fixture: &Fixture<'_>, second: &str) -> Result<[Daemon; 2]> {
     fixture
         .system
         .configure("title iPXE\nefi tftp://10.77.0.1/snponly.efi\n")?;
+    serve_files(fixture, "wireboot.efi")
+}
+
+/// DHCP names iPXE its first script, and all others this file.
+fn serve_files(fixture: &Fixture<'_>, file: &str) -> Result<[Daemon; 2]> {
+    let (lab, directory) = (fixture.lab, &fixture.system.directory);
     let root = format!("--tftp-root={}", directory.display());
     Ok([
         servers::dnsmasq_for(
@@ -39,7 +45,7 @@ fn serve(fixture: &Fixture<'_>, second: &str) -> Result<[Daemon; 2]> {
                 "--dhcp-range=10.77.0.100,10.77.0.199,255.255.255.0,1h",
                 "--dhcp-userclass=set:ipxe,iPXE",
                 "--dhcp-boot=tag:ipxe,first.ipxe,,10.77.0.1",
-                "--dhcp-boot=tag:!ipxe,wireboot.efi,,10.77.0.1",
+                &format!("--dhcp-boot=tag:!ipxe,{file},,10.77.0.1"),
             ],
         )?,
         servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
@@ -92,25 +98,7 @@ pub(crate) fn does_not_go_round(lab: &Lab) -> Result<()> {
     fs::copy(newest_snponly()?, directory.join("snponly.efi")).context("copying iPXE")?;
     let script = "#!ipxe\nchain http://10.77.0.1/wireboot.efi\n";
     fs::write(directory.join("first.ipxe"), script)?;
-    let root = format!("--tftp-root={}", directory.display());
-    let _servers = [
-        servers::dnsmasq_for(
-            lab,
-            lab.command("dnsmasq"),
-            "ipxe",
-            &[
-                "--port=0",
-                "--enable-tftp",
-                &root,
-                "--interface=lab0",
-                "--dhcp-range=10.77.0.100,10.77.0.199,255.255.255.0,1h",
-                "--dhcp-userclass=set:ipxe,iPXE",
-                "--dhcp-boot=tag:ipxe,first.ipxe,,10.77.0.1",
-                "--dhcp-boot=tag:!ipxe,snponly.efi,,10.77.0.1",
-            ],
-        )?,
-        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
-    ];
+    let _servers = serve_files(&fixture, "snponly.efi")?;
     let mut machine = fixture.start()?;
     for text in [
         r"iPXE [2-9]\.",

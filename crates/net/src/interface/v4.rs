@@ -23,7 +23,7 @@ const DESTINATION_UNREACHABLE: u8 = 3;
 const PORT_UNREACHABLE: u8 = 3;
 /// Bytes of a packet that an error message repeats.
 const QUOTED: usize = 576 - IPV4_HEADER - 8;
-/// All destinations.
+/// The network of a default route.
 const EVERYWHERE: Ipv4Cidr = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
 
 /// An IPv4 configuration.
