@@ -138,8 +138,8 @@ impl Found {
     fn news(&mut self, want_boot_file: bool, now: Instant) -> Option<News> {
         if self.decided {
             let has_news = core::mem::take(&mut self.has_news);
-            let leases = self.result().ok().filter(|_| has_news)?;
-            return Some(News::Followed(leases));
+            let leases = has_news.then(|| self.result().ok()).flatten();
+            return leases.map(News::Followed);
         }
         self.decided = self.is_enough(want_boot_file, now);
         self.has_news = false;

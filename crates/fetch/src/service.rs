@@ -570,7 +570,7 @@ impl ServiceState {
         !is_same()
     }
 
-    /// Waits for a router or an on-link prefix where there is only IPv6: a router advertisement tells of them.
+    /// Waits for a router or an on-link prefix where there is only IPv6 and the host is beyond this link: a router advertisement tells of them.
     async fn routed(&self, host: &Host) {
         let alone = |leases: &Leases| leases.v6.is_some() && leases.v4.is_none();
         let end = self.stack.now() + ROUTER_PATIENCE;

@@ -165,7 +165,7 @@ pub enum Error {
 /// How far a network card led that was in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reached {
-    /// Not to an address of ours.
+    /// Not to a server for a file, or that is not told.
     Nobody,
     /// To where a server was asked for a file, or a name server for the file's.
     Network,
@@ -214,7 +214,7 @@ impl Error {
         )
     }
 
-    /// Whether an address of ours was of no use for one file: for another it may be.
+    /// Whether what failed is one file, or its server: another entry's may be had.
     pub(crate) fn is_of_file(&self) -> bool {
         let is_wrong = matches!(self, Self::Digest { .. } | Self::Relative(_) | Self::Url(_));
         is_wrong || self.reached() > Reached::Nobody

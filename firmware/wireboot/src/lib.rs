@@ -50,7 +50,7 @@ pub fn main() -> Status {
     error.status()
 }
 
-/// How long a card is waited for.
+/// How long a card is waited for, and whether there is another.
 #[derive(Clone, Copy)]
 pub struct CardTimeouts {
     /// For its link, in microseconds.
@@ -67,7 +67,7 @@ const ONLY_CARD: CardTimeouts = CardTimeouts {
     dhcp: None,
     is_only: true,
 };
-/// For one of several of which none was ready.
+/// For one of several that were all in vain.
 const SECOND_ROUND: CardTimeouts = CardTimeouts {
     link: 20_000_000,
     dhcp: None,
@@ -81,7 +81,8 @@ const FIRST_ROUND: CardTimeouts = CardTimeouts {
 };
 
 /// Takes the first network card behind which `ask` hears what it needs. It is told how long the card may take. Cards that were in vain go
-/// back to the firmware. When all were, each gets more time.
+/// back to the firmware. When all were, and no server
+/// has said that it has no such file, each gets more time.
 ///
 /// # Errors
 /// Why the cards were of no use.
@@ -147,14 +148,15 @@ fn attempt<T>(
     Ok((fetcher, heard))
 }
 
-/// Our address, what to boot where that is not `given`, and its first file. For a configuration that is here already the card may be any, or
-/// where there are several, the one by which its default entry's program comes.
+/// Our address, what to boot where that is not `given`, and its first file. A configuration that is here already needs none from the only card; of
+/// several, it takes the one by which its default entry's program comes. `least`: no card has brought that, another entry may be chosen, and
+/// a card will do that leads so far.
 fn choice(
     fetcher: &mut Fetcher,
     origin: &Origin,
     given: Option<Choice>,
     timeouts: CardTimeouts,
-    may_be_any: bool,
+    least: Option<Reached>,
 ) -> Result<(Choice, Option<File>), Error> {
     let choice = match given {
         Some(choice) => {
@@ -165,12 +167,16 @@ fn choice(
     };
     fetcher.passed("address", source::addresses(fetcher.leases()));
     let is_here = matches!(choice, Choice::Config { .. });
-    let file = if is_here && (may_be_any || timeouts.is_only) {
-        None
-    } else {
-        choice.first_file(fetcher, origin)?
+    if is_here && timeouts.is_only {
+        return Ok((choice, None));
+    }
+    let will_do = |error: &Error| {
+        is_here && least.is_some_and(|least| error.is_of_file() && error.reached() >= least)
     };
-    Ok((choice, file))
+    match choice.first_file(fetcher, origin) {
+        Err(error) if will_do(&error) => Ok((choice, None)),
+        file => Ok((choice, file?)),
+    }
 }
 
 fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Error> {
@@ -187,9 +193,9 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
     let given = source::given(image, embedded, &origin)?;
-    let may_be_any = Cell::new(false);
+    let least = Cell::new(None);
     let mut ask = |fetcher: &mut Fetcher, timeouts| {
-        choice(fetcher, &origin, given.clone(), timeouts, may_be_any.get())
+        choice(fetcher, &origin, given.clone(), timeouts, least.get())
     };
     let mut connected = connect(&origin, &settings, clock, &mut ask);
     // Another entry than the default may be to be had.
@@ -197,7 +203,7 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
         && error.is_of_file()
     {
         log::warn!("{error}");
-        may_be_any.set(true);
+        least.set(Some(error.reached()));
         connected = connect(&origin, &settings, clock, &mut ask);
     }
     let (mut fetcher, (choice, file)) = connected?;

@@ -68,7 +68,8 @@ impl Origin {
                 Some(ClientId { duid, iaid: None })
             });
         // What a wireboot.efi fetched by PXE has a URI in its path, too.
-        let http = above.http().unwrap_or(network.uri.is_some());
+        let by_path = network.uri.is_some() && cached.is_none();
+        let http = above.http().unwrap_or(by_path);
         let url = uri.or_else(|| boot_files(&leases).next());
         Self {
             path,
