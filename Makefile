@@ -10,7 +10,7 @@ help:
 	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
 	@echo "make results build, then measure every figure of the documents (hours), ARGS=\"bench-ipv4\" for one"
 	@echo "make doctor  build, then measure where the seconds of a network boot go, stock firmware and wireboot, all into docs/results (hours)"
-	@echo "make soak    build, then boot 200 times, with a fault each              (wireboot lab soak)"
+	@echo "make soak    build, start the server ten times beside others, then boot 200 times, with a fault each (wireboot lab soak)"
 	@echo "make test    every gate and test, whole boots included; ends with a table"
 	@echo "make fuzz    fuzz each parser and the driver, FUZZ_SECONDS=60 each"
 	@echo "make mutants change the code and see whether tests notice (hours), ARGS=\"--crate ring\" for one crate"
