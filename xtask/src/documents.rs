@@ -1,6 +1,7 @@
 //! Documents that must agree with files: what they point at is there, the imports are those of the manifests, and each configuration on
-//! the deployment page is one that a whole boot runs.
+//! the deployment page is one that a whole boot runs. Imports point one way inside of crates, too.
 
+mod circles;
 mod imports;
 mod links;
 
@@ -11,12 +12,14 @@ use std::fs;
 const PAGE: &str = "docs/deploy.md";
 const FILES: &str = "docs/deploy";
 
-/// Fails where a document points at nothing, a block on the page differs from its file, or a file is not on the page.
+/// Fails where a document points at nothing, a block on the page differs from its file, a file is not on the page, or imports are not what
+/// they shall be.
 ///
 /// A block belongs to a file by its first fence line: ```` ```conf docs/deploy/dnsmasq.conf ````.
 pub(crate) fn check() -> Result<()> {
     links::check()?;
     imports::check()?;
+    circles::check()?;
     let page = fs::read_to_string(shell::root().join(PAGE))
         .with_context(|| format!("cannot read {PAGE}"))?;
     let blocks = blocks(&page);

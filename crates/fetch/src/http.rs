@@ -6,8 +6,8 @@
 //! `If-Range`; else it starts anew. A body without a length in HTTP/1.0 style ends where the server closes; whether
 //! it is complete only a digest can tell ([`crate::verify`]).
 //!
-//! A large file comes over several connections, if the server can send ranges and it is distant or other processors help (module
-//! `ranges`).
+//! A large file comes over several connections, if the server can send ranges and it is distant or other APs (application processors) help
+//! (modules `ranges` and `team`).
 
 mod body;
 pub(crate) mod chunked;
@@ -23,6 +23,7 @@ mod ranges;
 pub(crate) mod request;
 mod resolved;
 pub(crate) mod source;
+pub(crate) mod team;
 
 pub use connections::Connections;
 pub use download::{Fetched, get};

@@ -1,8 +1,8 @@
 //! What to get and how: an address and boot information by DHCP, names by DNS, files by TFTP and HTTP.
 //!
 //! [`Service`] runs the protocols and their engine behind a mailbox: commands in, events out. On a card with several queue pairs,
-//! [`Worker`]s on other processors receive parts of large files for it. The protocols themselves are `async` functions over a
-//! [`wireboot_net::Stack`], and do not know who asked.
+//! [`Worker`]s on other APs (application processors) receive parts of large files for it. The protocols themselves are `async` functions
+//! over a [`wireboot_net::Stack`], and do not know who asked.
 #![no_std]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -34,7 +34,6 @@ mod race;
 pub mod resolve;
 mod service;
 pub mod socket;
-mod team;
 #[cfg(test)]
 mod testing;
 pub mod tftp;
@@ -46,8 +45,8 @@ mod worker;
 pub use dhcp::{DhcpRequest, Lease, LeaseSource};
 pub use dhcpv6::{ClientId, Dhcp6Error, Lease6};
 pub use error::FetchError;
+pub use http::team::{Leader, Link, Workers, team};
 pub use leases::Leases;
 pub use pace::{Floor, Limits};
 pub use service::{Command, Event, Exchanged, File, Job, MAX_CONCURRENT, Service, Stats};
-pub use team::{Leader, Link, Workers, team};
 pub use worker::Worker;

@@ -1,4 +1,4 @@
-//! An engine that receives pieces of files for another processor's [`Service`](crate::Service).
+//! An engine on an AP (application processor) that receives pieces of files for the [`Service`](crate::Service) of another.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -9,14 +9,14 @@ use wireboot_net::{Duration, Engine, Forwarded, Instant, Region, Route, Stack, T
 use wireboot_nic::{Fault, Nic};
 
 use crate::http::source::Source;
+use crate::http::team::{Assignment, Link, PieceOutcome, Report, Request, WorkerEnd};
 use crate::http::{Carrier, Connections, Piece, Tally};
 use crate::service::unless;
-use crate::team::{Assignment, Link, PieceOutcome, Report, Request, WorkerEnd};
 
 /// Time between two progress reports.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The network of a processor that receives parts of files for another one's [`Service`](crate::Service).
+/// The network of an AP that receives parts of files for the [`Service`](crate::Service) of another.
 pub struct Worker<N: Nic> {
     engine: Engine<N>,
     shared: Rc<WorkerState>,

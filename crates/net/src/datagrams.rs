@@ -19,7 +19,7 @@ pub trait DatagramSink {
     fn datagram(&mut self, ends: &Ends, payload: Parts<'_>, now: Instant);
 }
 
-/// A bound port.
+/// A UDP port in use, and who takes its datagrams.
 pub(crate) struct Binding {
     pub port: u16,
     pub sink: Rc<RefCell<dyn DatagramSink>>,

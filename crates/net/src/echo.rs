@@ -21,7 +21,7 @@ const HEADER: usize = 8;
 /// Replies that wait for a reader that is slow.
 const WAITING: usize = 256;
 
-/// An open socket.
+/// An open socket: its peer, and what has come from it.
 pub(crate) struct Binding {
     remote: IpAddr,
     identifier: u16,
@@ -87,10 +87,13 @@ pub(crate) struct EchoNews {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// It was answered.
-    Reply { sequence: u16 },
+    Reply {
+        sequence: u16,
+    },
     /// It was too long for the path, which takes so much.
-    TooBig { mtu: u16 },
+    TooBig {
+        mtu: u16,
+    },
 }
 
 /// Reads a message from `path.0` to `path.1`, whose checksum is right.

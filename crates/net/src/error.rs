@@ -8,7 +8,7 @@ pub enum NetError {
     /// The peer answered with a reset: nobody listens there.
     #[error("connection refused: nothing listens on that port")]
     Refused,
-    /// The connection broke.
+    /// The peer has reset the connection, or it has ended.
     #[error("the connection was reset")]
     Reset,
     /// Nothing came in time.
@@ -26,7 +26,7 @@ pub enum NetError {
     /// No local port is free whose packets the card brings to this engine.
     #[error("no free port leads to this queue of the network card")]
     NoPort,
-    /// The NIC failed.
+    /// The NIC failed, and is of no more use.
     #[error(transparent)]
     Fault(#[from] Fault),
 }

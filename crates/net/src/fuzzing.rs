@@ -1,5 +1,7 @@
-//! The body of a fuzz target: an engine in the middle of things, and a host that sends it anything. It panics when a promise is
+//! The bodies of fuzz targets. One is an engine in the middle of things, and a host that sends it anything. They panic when a promise is
 //! broken.
+
+pub mod ipv6;
 
 use crate::checksum;
 use crate::packet::{

@@ -4,14 +4,7 @@
 //! Builders return whole packets, from the IPv6 header on. What they are sent to decides the Ethernet address:
 //! [`multicast_mac`] for groups, the neighbour cache for hosts.
 
-#[cfg(any(test, feature = "fuzzing"))]
-#[allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test kit"
-)]
-pub mod fuzzing;
+mod dad;
 pub(crate) mod header;
 pub(crate) mod icmp;
 pub(crate) mod lifetime;

@@ -5,7 +5,7 @@
 //! the BSP (bootstrap processor), on an AP (application processor), or in a test on simulated time. Protocol code is `async` over a
 //! [`Stack`]; its futures are polled once a turn of the engine, without wakers.
 //!
-//! Several engines can share the queue pairs of one card ([`team()`]), each on a processor of its own.
+//! Several engines can share the queue pairs of one card ([`team()`]), each on an AP of its own.
 //!
 //! Payload takes one copy: datagrams of a port with a [`DatagramSink`] and TCP data of a connection with a destination are taken
 //! straight from DMA memory.
@@ -50,6 +50,7 @@ mod stack;
 mod state;
 mod tap;
 mod tcp;
+mod tcp_stream;
 mod team;
 #[cfg(test)]
 mod testing;
@@ -63,10 +64,10 @@ pub use datagrams::DatagramSink;
 pub use echo_socket::EchoSocket;
 pub use engine::{Engine, Task};
 pub use error::NetError;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::ipv6 as ipv6_fuzzing;
 pub use igmp::Igmp;
 pub use interface::{Ipv4Config, Route, RouterInfo};
-#[cfg(any(test, feature = "fuzzing"))]
-pub use ipv6::fuzzing as ipv6_fuzzing;
 pub use ipv6::mld::Mld;
 pub use memory::{Memory, MemoryBlock, Region};
 pub use packet::Ends;
@@ -75,7 +76,7 @@ pub use random::Random;
 pub use smoltcp::wire::{Ipv4Cidr, Ipv6Cidr};
 pub use stack::Stack;
 pub use tap::{Tap, TapPort, tap};
-pub use tcp::{ReadHalf, TcpStream, WriteHalf};
+pub use tcp_stream::{ReadHalf, TcpStream, WriteHalf};
 pub use team::{Forwarded, Peer, team};
 pub use udp::UdpSocket;
 pub use wireboot_tcp::{Duration, Instant};

@@ -14,7 +14,7 @@ pub(crate) const CHANGE_TO_EXCLUDE: u8 = 4;
 /// Robustness Variable and Unsolicited Report Interval (RFC 3376, section 8; RFC 3810, section 9).
 const ROBUSTNESS: u8 = 2;
 const UNSOLICITED: Duration = Duration::from_secs(1);
-/// Groups listened to.
+/// The most groups that are listened to at once.
 pub(crate) const GROUPS: usize = 16;
 
 struct Group<A> {

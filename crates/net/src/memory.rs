@@ -28,8 +28,8 @@ pub trait MemoryBlock: Send {
     fn has_room(&mut self, len: usize) -> bool {
         len <= self.len()
     }
-    /// A part of it for an engine on another processor, which fills it and drops it: from then on the bytes are here again.
-    /// `None` where any of them is committed or lent already, and where the memory cannot be shared.
+    /// A part of it for an engine on another AP (application processor), which fills it and drops it: from then on the bytes are here
+    /// again. `None` where any of them is committed or lent already, and where the memory cannot be shared.
     fn lend(&mut self, _range: Range<usize>) -> Option<Memory> {
         None
     }
@@ -126,7 +126,7 @@ impl<B: Block + 'static> MemoryBlock for PrefixPart<B> {
 pub struct Memory(Box<dyn MemoryBlock>);
 
 impl Memory {
-    /// Wraps a block.
+    /// Takes over a block, which is freed when this memory is dropped.
     pub fn new(block: impl MemoryBlock + 'static) -> Self {
         Self(Box::new(block))
     }
@@ -258,7 +258,7 @@ impl Region {
         self.memory.borrow_mut().commit(len);
     }
 
-    /// A part of the memory for an engine on another processor ([`MemoryBlock::lend`]). No part of this engine's may reach
+    /// A part of the memory for an engine on another AP ([`MemoryBlock::lend`]). No part of this engine's may reach
     /// into it.
     #[must_use]
     pub fn lend(&self, range: Range<usize>) -> Option<Memory> {

@@ -19,7 +19,7 @@ const UDP_CHECKSUM: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
     pub station: MacAddress,
-    /// The next hop.
+    /// The Ethernet address of the remote, or of a router to it.
     pub next_hop: MacAddress,
     pub local: IpAddr,
     pub remote: IpAddr,

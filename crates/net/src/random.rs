@@ -27,13 +27,13 @@ impl Random {
         self.0.fill_bytes(bytes);
     }
 
-    /// 16 bits.
+    /// The low half of the next 32 bits.
     #[must_use]
     pub fn next_u16(&mut self) -> u16 {
         self.next_u32() as u16
     }
 
-    /// 32 bits.
+    /// The next 32 bits.
     #[must_use]
     pub fn next_u32(&mut self) -> u32 {
         let mut bytes = [0; 4];
@@ -41,7 +41,7 @@ impl Random {
         u32::from_le_bytes(bytes)
     }
 
-    /// 64 bits.
+    /// The next 64 bits.
     #[must_use]
     pub fn next_u64(&mut self) -> u64 {
         let mut bytes = [0; 8];

@@ -82,7 +82,7 @@ pub struct Tap {
     longest: usize,
 }
 
-/// The end of a tap that its user has, on a processor of its own perhaps.
+/// The end of a tap that its user has: on the BSP (bootstrap processor), where the engine may be on an AP (application processor).
 pub struct TapPort {
     to_tap: Sender<ToTap>,
     from_tap: Receiver<ToPort>,

@@ -1,4 +1,4 @@
-//! Several engines on the queue pairs of one card, each on a processor of its own.
+//! Several engines on the queue pairs of one card, each on an AP (application processor) of its own.
 //!
 //! They share a station and IP address and nothing else. A connection belongs to the engine that made it, which chose a local port
 //! for which the card's [`Steering`] leads to its queue. What a queue receives beside that goes to its owner through rings, with
@@ -45,7 +45,7 @@ pub(crate) enum Passed {
     TooBig(TooBig),
 }
 
-/// A received unit.
+/// A received unit, copied to be given to another engine.
 pub(crate) struct Unit {
     bytes: Box<[u8]>,
     /// As the device said: what it did not vouch for is verified again.

@@ -53,9 +53,9 @@ const ASK: Duration = Duration::from_millis(100);
 /// A datagram that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Who sent it.
+    /// Address and port that it came from.
     pub source: SocketAddr,
-    /// Whom it was for.
+    /// Address and port that it went to: the station's, a group's or a broadcast address.
     pub destination: SocketAddr,
     /// The bytes behind the UDP header.
     pub payload: Vec<u8>,

@@ -306,7 +306,7 @@ impl Http {
         }
     }
 
-    /// Whether tokens wait.
+    /// Whether callers have given tokens, for requests or responses, that are not answered.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.asking.is_some() || !self.waiting.is_empty()

@@ -38,11 +38,11 @@ pub enum Kind {
     Policy,
     /// DupAddrDetectTransmits; IPv6.
     DupAddrDetect,
-    /// ManualAddress.
+    /// ManualAddress: addresses with their prefixes.
     Address,
     /// Gateway: addresses of routers, no address twice.
     Gateway,
-    /// DnsServer.
+    /// DnsServer: addresses of name servers.
     Dns,
 }
 
@@ -91,7 +91,7 @@ pub struct Settings {
     pub dns: Vec<IpAddr>,
 }
 
-/// A caller's event.
+/// A caller's event, which only its caller knows more of.
 pub type Event = usize;
 
 /// The settings of one IP version, and who wants to know of changes.

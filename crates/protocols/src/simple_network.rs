@@ -21,19 +21,19 @@ pub mod filter {
     pub const UNICAST: u32 = 0x01;
     /// Frames to the multicast addresses of the list.
     pub const MULTICAST: u32 = 0x02;
-    /// Frames to all.
+    /// Frames to all stations of the link.
     pub const BROADCAST: u32 = 0x04;
     /// All frames that arrive; those to other stations do not.
     pub const PROMISCUOUS: u32 = 0x08;
-    /// All multicast frames.
+    /// Frames to any group of stations.
     pub const PROMISCUOUS_MULTICAST: u32 = 0x10;
-    /// All that there are.
+    /// All bits that may be set (ReceiveFilterMask).
     pub const MASK: u32 = 0x1f;
 }
 
 /// Bits of the interrupt status.
 pub mod interrupt {
-    /// A frame waits.
+    /// A frame waits to be received.
     pub const RECEIVE: u32 = 0x01;
     /// A buffer was handed back.
     pub const TRANSMIT: u32 = 0x02;
@@ -58,13 +58,13 @@ pub struct Counts {
     pub frames: u64,
     /// Lost: received and filtered out, or to be sent and too long.
     pub dropped: u64,
-    /// To one station.
+    /// Frames to one station.
     pub unicast: u64,
     /// Frames to all stations of the link.
     pub broadcast: u64,
     /// Frames to groups of stations; broadcasts are not counted here.
     pub multicast: u64,
-    /// With Ethernet headers.
+    /// Bytes of these frames, with their Ethernet headers.
     pub bytes: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct Header {
     pub source: Option<MacAddress>,
     /// Whom the frame is for.
     pub destination: MacAddress,
-    /// Ethertype.
+    /// Its EtherType, as 0x0800 of IPv4.
     pub protocol: u16,
 }
 

@@ -1,10 +1,11 @@
-//! Which network card is examined: the one that this program came by; where it came otherwise, the first that has a link.
+//! Which network card is examined: the one that this program came by; where it came otherwise, the first that has a link. How it is taken.
 
-use crate::throughput;
+use crate::error::Error;
 use alloc::boxed::Box;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::{OnceCell, RefCell};
-use wireboot_boot::card::Card;
+use wireboot_boot::card::{Card, Taken};
 use wireboot_boot::driver::Driver;
 use wireboot_boot::error::Error as BootError;
 use wireboot_nic::{MacAddress, Nic};
@@ -12,6 +13,8 @@ use wireboot_platform::Clock;
 
 /// As many cards are looked at, the first of them.
 pub(crate) const MOST: usize = 4;
+/// How long the link may take to come up, in microseconds.
+pub(crate) const LINK: u64 = 5_000_000;
 
 /// A card that has a link.
 struct LinkedCard {
@@ -86,7 +89,7 @@ fn look(cards: &[Card], clock: Clock) -> Option<LinkedCard> {
 
 /// Takes a card from the firmware, and gives it back. `None` where it has no link.
 fn linked(card: &Card, clock: Clock) -> Option<LinkedCard> {
-    match throughput::take(card, clock) {
+    match take(card, clock) {
         Ok(mut taken) => {
             let mac = taken.nic.properties().mac;
             taken.nic.stop();
@@ -98,6 +101,19 @@ fn linked(card: &Card, clock: Clock) -> Option<LinkedCard> {
             None
         }
     }
+}
+
+/// Takes a card from the firmware, and waits for its link.
+pub(crate) fn take(card: &Card, clock: Clock) -> Result<Taken, Error> {
+    let mut taken = card.take(1, clock)?;
+    let end = clock.micros() + LINK;
+    while !taken.nic.link_up() {
+        if clock.micros() > end {
+            taken.nic.stop();
+            return Err(BootError::NoLink(card.to_string()).into());
+        }
+    }
+    Ok(taken)
 }
 
 /// Whether two device paths are of one card: of its PCI function, or of an interface that the firmware's driver made of that.

@@ -1,5 +1,6 @@
 //! A test of throughput by wireboot's engine on this processor, and what the processor had to do for it.
 
+use crate::cards::{LINK, take};
 use crate::error::{Error, refused};
 use crate::escape::is_ended;
 use crate::examination::Examination;
@@ -9,7 +10,7 @@ use alloc::rc::Rc;
 use alloc::string::ToString;
 use core::cell::Cell;
 use core::net::IpAddr;
-use wireboot_boot::card::{Card, Taken};
+use wireboot_boot::card::Card;
 use wireboot_boot::driver::Driver;
 use wireboot_boot::engine::{self, Cable};
 use wireboot_boot::error::Error as BootError;
@@ -28,8 +29,6 @@ use wireboot_report::throughput::{Direction, Transport, Work};
 
 /// Memory that data comes to and goes from: more than any processor's cache.
 const MEMORY: usize = 64 << 20;
-/// How long the link may take to come up, in microseconds.
-const LINK: u64 = 5_000_000;
 /// How long a router of IPv6 may take to tell what is on the link.
 const ROUTER: Duration = Duration::from_secs(4);
 /// A test of so many bytes may take so long, and any test so much more than its time, in microseconds.
@@ -95,19 +94,6 @@ impl Drop for Measurer {
             nic.stop();
         }
     }
-}
-
-/// Takes a card from the firmware, and waits for its link.
-pub(crate) fn take(card: &Card, clock: Clock) -> Result<Taken, Error> {
-    let mut taken = card.take(1, clock)?;
-    let end = clock.micros() + LINK;
-    while !taken.nic.link_up() {
-        if clock.micros() > end {
-            taken.nic.stop();
-            return Err(BootError::NoLink(card.to_string()).into());
-        }
-    }
-    Ok(taken)
 }
 
 /// The addresses of one version of IP: the firmware's, else by DHCP.

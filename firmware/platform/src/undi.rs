@@ -6,7 +6,6 @@
 //! (delays, mappings) is bounded.
 
 mod callbacks;
-pub(crate) mod commands;
 mod structure;
 #[cfg(test)]
 mod tests;
@@ -28,9 +27,9 @@ use crate::raw::undi::{
     STATFLAGS_GET_STATUS_NO_MEDIA_SUPPORTED, STATFLAGS_GET_STATUS_NO_TXBUFS_WRITTEN,
     STATFLAGS_GET_STATUS_TXBUF_QUEUE_EMPTY,
 };
+use crate::undi_commands::Commands;
 use alloc::boxed::Box;
 use callbacks::{Bus, Context};
-use commands::Commands;
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
@@ -65,7 +64,7 @@ pub enum UndiError {
     /// It wants more memory than any device needs, or there is none.
     #[error("it wants {0} bytes of memory, which it does not get")]
     Memory(u32),
-    /// Not plain Ethernet.
+    /// Its hardware type is not Ethernet, or its longest frame is too short.
     #[error("its link carries no full IPv4 packets over Ethernet")]
     Link,
 }

@@ -11,7 +11,7 @@ mod udp;
 
 use crate::offered::Offered;
 use crate::shared::{Call, ProtocolState, SharedProtocolState, Station};
-use crate::simple_network;
+use crate::status::status;
 use alloc::boxed::Box;
 use callback::{Callback, CallerPort};
 use core::cell::UnsafeCell;
@@ -33,7 +33,7 @@ pub struct Packets {
     pub discover: Option<Packet>,
     /// The server's acknowledgement; over IPv6 its Reply.
     pub ack: Option<Packet>,
-    /// A proxy's offer.
+    /// The offer of a proxy DHCP server, which gives a boot file and no address.
     pub proxy_offer: Option<Packet>,
     /// What was sent to a boot server.
     pub pxe_discover: Option<Packet>,
@@ -249,10 +249,6 @@ pub(crate) fn is_started() -> bool {
         let started = unsafe { (*table.mode.get()).started };
         started.into()
     })
-}
-
-fn status(refusal: Refusal) -> Status {
-    simple_network::status(refusal)
 }
 
 unsafe extern "efiapi" fn start(this: *mut PxeBaseCodeProtocol, ipv6: Boolean) -> Status {

@@ -20,7 +20,7 @@ use wireboot_platform::raw::pci_io::PciIoProtocol;
 const VERSION: u32 = 0x10;
 
 /// What a protocol is called, and its interface.
-type Protocol = (Guid, *const c_void);
+type NamedInterface = (Guid, *const c_void);
 
 /// The protocol, and the handles that go with the card.
 #[repr(C)]
@@ -40,7 +40,7 @@ struct Offered {
     /// The card as a network interface, and what is below it.
     handles: Vec<Installed>,
     children: Vec<Child>,
-    /// The binding itself.
+    /// EFI_DRIVER_BINDING_PROTOCOL on our image's handle. `None` where nobody else can get the card.
     binding: Option<Installed>,
     /// The protocol of the firmware's driver of the card, which ours is in the place of.
     replaced: Option<Replaced>,
@@ -71,9 +71,9 @@ impl BindingTable {
     /// What is on the handles, and this table, lives until [`Self::remove`] has returned true.
     pub(crate) unsafe fn offer(
         &self,
-        interface: (Option<Handle>, &[Protocol]),
-        below: &[&[Protocol]],
-        lent: Option<(&Lent, Protocol)>,
+        interface: (Option<Handle>, &[NamedInterface]),
+        below: &[&[NamedInterface]],
+        lent: Option<(&Lent, NamedInterface)>,
     ) -> uefi::Result {
         let Ok(mut offered) = self.offered.try_borrow_mut() else {
             return Err(Status::NOT_READY.into());

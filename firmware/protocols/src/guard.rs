@@ -34,7 +34,7 @@ struct Wrapper {
     /// First, so that `this` is also the wrapper's address.
     binding: DriverBindingProtocol,
     original: *const DriverBindingProtocol,
-    /// The driver's handle.
+    /// The handle on which it is installed.
     driver: Handle,
     /// Our handles; null for one that was forgotten.
     ours: Box<[Cell<RawHandle>]>,

@@ -2,21 +2,18 @@
 
 mod answer;
 mod caller;
-pub(crate) mod children;
-mod given;
 
 use crate::caller::{Buffer, structure};
 use crate::handle::Installed;
+use crate::http_children::{Child, Children, GivenToken, GivenTokens};
 use crate::service_binding::HttpServiceBinding;
 use crate::shared::{ProtocolState, SharedProtocolState};
 use crate::signal::signal;
-use crate::simple_network::{denied, status};
+use crate::status::{denied, status};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use children::{Child, Children};
 use core::net::IpAddr;
 use core::ptr::NonNull;
-use given::{GivenToken, GivenTokens};
 use uefi::Handle;
 use uefi_raw::protocol::driver::ServiceBindingProtocol;
 use uefi_raw::protocol::network::http::{HttpConfigData, HttpProtocol, HttpToken};

@@ -4,7 +4,7 @@
 use crate::caller::array;
 use crate::offered::Offered;
 use crate::shared::{Call, SharedProtocolState, Station};
-use crate::simple_network::{denied, status};
+use crate::status::{denied, status};
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::ffi::c_void;

@@ -26,6 +26,7 @@ pub mod fuzzing;
 mod guard;
 mod handle;
 mod http;
+mod http_children;
 mod ip_config;
 mod load_file;
 mod offered;
@@ -35,6 +36,7 @@ mod service_binding;
 mod shared;
 mod signal;
 mod simple_network;
+mod status;
 mod tpl;
 
 pub use base_code::Packets;

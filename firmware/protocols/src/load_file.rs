@@ -4,7 +4,7 @@ use crate::caller::Buffer;
 use crate::failure::Failure;
 use crate::offered::Offered;
 use crate::shared::{self, Network, SharedProtocolState};
-use crate::simple_network::status;
+use crate::status::status;
 use alloc::boxed::Box;
 use core::ffi::c_void;
 use uefi_raw::protocol::device_path::DevicePathProtocol;

@@ -2,7 +2,7 @@
 
 use crate::caller::Buffer;
 use crate::failure::Failure;
-use crate::http::children::Children;
+use crate::http_children::Children;
 use crate::signal::signal;
 use crate::tpl::AtCallback;
 use alloc::boxed::Box;
@@ -98,9 +98,9 @@ pub struct Interface {
     pub url: Url,
     /// Device path of the program, with its URI node and an end node, where it came by HTTP.
     pub uri_path: Option<Box<[u8]>>,
-    /// Settings of IPv4.
+    /// Settings of IPv4 by the lease; without addresses where there is none.
     pub v4: Settings,
-    /// Settings of IPv6.
+    /// The same of IPv6.
     pub v6: Settings,
 }
 

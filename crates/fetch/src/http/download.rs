@@ -23,11 +23,11 @@ use super::ranges::{self, Split};
 use super::request::{AtEnd, drain, exchange, request_head};
 use super::resolved::servers;
 use super::source::{HttpStats, Source};
+use super::team::Workers;
 use crate::destination::Destination;
 use crate::pace::Limits;
 use crate::race;
 use crate::resolve::Resolve;
-use crate::team::Workers;
 use crate::url::{Scheme, Url};
 use crate::wait::{Wait, pause_after};
 

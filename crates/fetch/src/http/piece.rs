@@ -1,5 +1,5 @@
 //! A range of a file, received over a connection of its own: by a helper beside the first connection, or by a worker on
-//! another processor.
+//! another AP (application processor).
 
 use core::cell::Cell;
 

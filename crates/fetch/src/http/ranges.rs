@@ -16,7 +16,7 @@
 //! split among connections of one engine. On a local network one connection fills the wire, and more of them would only
 //! share its buffers.
 //!
-//! Where other processors have engines ([`crate::team`](mod@crate::team)), each of these workers gets one connection before further
+//! Where other APs (application processors) have engines ([`super::team`]), each of these workers gets one connection before further
 //! helpers run here. On a local network, too: one connection keeps an engine busy there. The memory of such a piece is lent to the
 //! worker, which alone writes it meanwhile. A worker that falls silent is lost together with that memory, as it may write there at
 //! any time. When all other parts are there, the file goes on from the first such gap, in other memory and on one connection.
@@ -32,7 +32,7 @@ use super::connections::Connections;
 use super::head::Head;
 use super::piece::{Carrier, Piece, Tally};
 use super::source::{HttpStats, Source};
-use crate::team::{PieceOutcome, PieceState, PieceTicket, Workers};
+use super::team::{PieceOutcome, PieceState, PieceTicket, Workers};
 
 /// Round trip from which on a server is distant.
 const DISTANT: Duration = Duration::from_millis(5);

@@ -79,7 +79,7 @@ impl Outbox {
         Some(out)
     }
 
-    /// One has left.
+    /// One has left, and its memory serves again.
     pub(super) fn left(&mut self, index: usize) {
         if let Some(out) = self.remove(index)
             && self.spare.len() < WAITING

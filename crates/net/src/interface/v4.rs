@@ -26,7 +26,7 @@ const QUOTED: usize = 576 - IPV4_HEADER - 8;
 /// The network of a default route.
 const EVERYWHERE: Ipv4Cidr = Ipv4Cidr::new(Ipv4Addr::UNSPECIFIED, 0);
 
-/// An IPv4 configuration.
+/// The station's address, routes and MTU in IPv4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ipv4Config {
     /// Our address and the prefix of the link.
@@ -84,7 +84,7 @@ fn parse(bytes: &[u8]) -> Option<Ipv4Packet<&[u8]>> {
 }
 
 impl Interface {
-    /// Our IPv4 address.
+    /// Our IPv4 address; `None` while there is no configuration.
     pub(crate) fn address4(&self) -> Option<Ipv4Addr> {
         self.v4.as_ref().map(|config| config.address.address())
     }

@@ -169,7 +169,7 @@ impl Routers {
         self.on_link.iter(now).next().is_some() || routers()
     }
 
-    /// The link's MTU.
+    /// The link's MTU in bytes: what a router has said, else the NIC's.
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu.unwrap_or(self.nic_mtu)
     }

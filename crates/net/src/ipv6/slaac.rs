@@ -1,6 +1,7 @@
-//! The addresses of an interface: made from router advertisements (RFC 4862), by DHCPv6, and link-local; each checked by optimistic
-//! duplicate address detection (RFC 4429), which lets it be used at once. A conflict drops the address.
+//! The addresses of an interface: made from router advertisements (RFC 4862), by DHCPv6, and link-local. Each is checked for duplicates
+//! ([`super::dad`]) while it is used. A conflict drops the address.
 
+use super::dad::{Asked, Detection};
 use super::lifetime::{end, is_over};
 use super::ndisc::{
     NeighborAdvertisement, NeighborSolicitation, Nonce, PrefixInformation, RouterAdvertisement,
@@ -16,11 +17,6 @@ use wireboot_tcp::{Duration, Instant};
 /// Addresses made from prefixes, and by DHCPv6.
 const FROM_PREFIXES: usize = 6;
 const FROM_DHCP: usize = 2;
-/// How long an address is optimistic, behind its probe. RFC 4862 waits for the whole of [`OBJECTIONS`]; a machine that boots has not the
-/// time, and until then neighbours would not learn our Ethernet address from us (RFC 4429, section 3.3).
-const OPTIMISTIC: Duration = Duration::from_millis(20);
-/// How long others have to object: RetransTimer (RFC 4862, section 5.4).
-const OBJECTIONS: Duration = Duration::from_secs(1);
 /// RFC 4862, section 5.5.3 e.
 const TWO_HOURS: u32 = 2 * 60 * 60;
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
@@ -30,17 +26,6 @@ enum Origin {
     /// Link-local, or of a prefix.
     Prefix,
     Dhcp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Detection {
-    /// The solicitation is still to be sent.
-    Due,
-    /// It was sent then; unique unless somebody objects.
-    Sent(Instant),
-    Unique,
-    /// Somebody else's. Kept, so that the next advertisement does not make it again.
-    Duplicate,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,17 +42,6 @@ impl Address {
     #[inline]
     fn usable(&self, now: Instant) -> bool {
         self.detection != Detection::Duplicate && !is_over(self.valid_until, now)
-    }
-
-    /// When `time` since the probe is over; `None` where it is.
-    #[inline]
-    fn probed_for(&self, time: Duration, now: Instant) -> Option<Instant> {
-        let sent = match self.detection {
-            Detection::Due => now,
-            Detection::Sent(sent) => sent,
-            Detection::Unique | Detection::Duplicate => return None,
-        };
-        Some(sent + time).filter(|end| now < *end)
     }
 }
 
@@ -188,31 +162,30 @@ impl Slaac {
         said: &NeighborSolicitation,
         now: Instant,
     ) -> Option<Vec<u8>> {
-        self.find(said.target, now)?;
-        let optimistic = self.optimistic_until(said.target, now).is_some();
-        let asks_for_itself = source.is_unspecified();
-        if asks_for_itself && optimistic {
-            // Ours comes back where the network loops (RFC 7527).
-            if said.nonce != Some(self.nonce) {
+        let detection = self.find(said.target, now)?.detection;
+        let probe = source.is_unspecified();
+        let override_ = match detection.asked(probe, said.nonce, self.nonce, now) {
+            Asked::Answer { override_ } => override_,
+            Asked::Conflict => {
                 self.conflict(said.target);
+                return None;
             }
-            return None;
-        }
+            Asked::Looped => return None,
+        };
         let answer = NeighborAdvertisement {
-            solicited: !asks_for_itself,
-            override_: !optimistic,
+            solicited: !probe,
+            override_,
             target: said.target,
             target_link: Some(self.mac),
         };
-        let to = if asks_for_itself { ALL_NODES } else { source };
+        let to = if probe { ALL_NODES } else { source };
         Some(answer.packet(said.target, to))
     }
 
     /// Takes a checked advertisement, as far as it is about addresses of ours.
     pub(crate) fn heard_na(&mut self, said: &NeighborAdvertisement, now: Instant) {
-        let ours = said.target_link == Some(self.mac);
-        // A unique address is not given up (RFC 4862, section 5.4.4 leaves it open): else a packet could take it.
-        if !ours && self.is_tentative(said.target, now) {
+        let known = self.find(said.target, now);
+        if known.is_some_and(|known| known.detection.denied(said, self.mac, now)) {
             self.conflict(said.target);
         }
     }
@@ -229,21 +202,10 @@ impl Slaac {
     pub(crate) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.expire(now);
         for known in &mut self.addresses {
-            if matches!(known.detection, Detection::Sent(sent) if now >= sent + OBJECTIONS) {
-                known.detection = Detection::Unique;
+            known.detection.settle(now);
+            if let Some(probe) = known.detection.probe(known.address, self.nonce, now) {
+                return Some(probe);
             }
-        }
-        let mut known = self.addresses.iter_mut();
-        let probe = known.find(|known| known.detection == Detection::Due);
-        if let Some(known) = probe {
-            known.detection = Detection::Sent(now);
-            let target = known.address;
-            let solicitation = NeighborSolicitation {
-                target,
-                source_link: None,
-                nonce: Some(self.nonce),
-            };
-            return Some(solicitation.packet(Ipv6Addr::UNSPECIFIED, solicited_node(target)));
         }
         let link_local = self.link_local(now);
         let optimistic = |address| self.optimistic_until(address, now).is_some();
@@ -254,14 +216,7 @@ impl Slaac {
     /// When [`Self::due`] has something to do.
     pub(crate) fn poll_at(&self, now: Instant) -> Option<Instant> {
         let addresses = self.addresses.iter();
-        let times = addresses.flat_map(|known| {
-            let detection = match known.detection {
-                Detection::Due => Some(now),
-                Detection::Sent(sent) => Some(sent + OBJECTIONS),
-                _ => None,
-            };
-            [detection, known.valid_until]
-        });
+        let times = addresses.flat_map(|known| [known.detection.poll_at(now), known.valid_until]);
         times.chain([self.routers.poll_at()]).flatten().min()
     }
 
@@ -299,13 +254,13 @@ impl Slaac {
     /// When `address` will no longer be optimistic, if it is: until then no neighbour is told to forget another's Ethernet address for
     /// it.
     pub(crate) fn optimistic_until(&self, address: Ipv6Addr, now: Instant) -> Option<Instant> {
-        self.find(address, now)?.probed_for(OPTIMISTIC, now)
+        self.find(address, now)?.detection.optimistic_until(now)
     }
 
     /// Whether `address` is one of ours that others may still object to.
     pub(crate) fn is_tentative(&self, address: Ipv6Addr, now: Instant) -> bool {
         let known = self.find(address, now);
-        known.is_some_and(|known| known.probed_for(OBJECTIONS, now).is_some())
+        known.is_some_and(|known| known.detection.is_tentative(now))
     }
 
     pub(crate) fn link_local(&self, now: Instant) -> Option<Ipv6Addr> {
@@ -322,7 +277,7 @@ impl Slaac {
                 Origin::Prefix => 64,
                 Origin::Dhcp => 128,
             },
-            deprecated: known.probed_for(OPTIMISTIC, now).is_some()
+            deprecated: known.detection.optimistic_until(now).is_some()
                 || is_over(known.preferred_until, now),
         })
     }

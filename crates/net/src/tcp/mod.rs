@@ -8,7 +8,4 @@ pub(crate) mod flows;
 pub(crate) mod mss;
 mod segments;
 mod send_buffer;
-mod stream;
 pub(crate) mod window;
-
-pub use stream::{ReadHalf, TcpStream, WriteHalf};

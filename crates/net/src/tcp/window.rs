@@ -18,8 +18,8 @@
 
 use wireboot_tcp::{Duration, MAX_WINDOW};
 
-/// Longest time without a look at the ring that costs nothing. The usual smallest ring, 256 frames, holds what
-/// arrives in 3 ms at 1 Gbit/s.
+/// The engine may be kept from polling for up to so long: the longest time without a look at the ring that costs nothing. The usual
+/// smallest ring, 256 frames, holds what arrives in 3 ms at 1 Gbit/s.
 pub(crate) const STALL: Duration = Duration::from_millis(2);
 /// Always granted, in bytes of the ring, so that no connection stands still: two full segments.
 const FLOOR: u32 = 2 * 1460;

@@ -740,7 +740,7 @@ fn group_query(delay: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 /// Waits until nothing more is reported unasked.
-fn settle(bench: &mut Bench) {
+fn wait_until_silent(bench: &mut Bench) {
     for _ in 0..30 {
         bench.clock.advance(1_000_000);
         bench.run_until_idle();
@@ -758,7 +758,7 @@ fn reports(bench: &Bench, kind: u8) -> usize {
 #[test]
 fn a_router_that_asks_for_groups_is_answered() {
     let mut bench = Bench::silent(IpVersion::V6);
-    settle(&mut bench);
+    wait_until_silent(&mut bench);
     bench.send(&group_query(100, &[2, 125, 0, 0]));
     bench.run_until_idle();
     bench.clock.advance(100_000);
@@ -772,7 +772,7 @@ fn a_router_that_asks_by_version_1_hears_of_each_group() {
     let mut bench = Bench::silent(IpVersion::V6);
     let other = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 7);
     assert!(bench.stack.add_ipv6(other));
-    settle(&mut bench);
+    wait_until_silent(&mut bench);
     bench.send(&group_query(0, &[]));
     for reported in [1, 2, 2] {
         bench.turn();

@@ -26,7 +26,7 @@ pub struct Server {
 pub struct Discovery {
     /// The group that they listen to.
     pub multicast: Option<IpAddr>,
-    /// By a broadcast.
+    /// Whether all stations of the link are asked, where there is no group.
     pub broadcast: bool,
     /// Those that are asked each.
     pub unicast: Vec<IpAddr>,

@@ -34,7 +34,7 @@ pub struct Exchange {
     pub proxy_offer: Option<Vec<u8>>,
 }
 
-/// A server's message.
+/// A server's message, read and as it came.
 pub(super) struct Answer {
     pub(super) source: IpAddr,
     pub(super) message: Message,

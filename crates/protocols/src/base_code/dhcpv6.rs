@@ -31,7 +31,7 @@ const TRANSACTION_ID: u32 = 0x00ff_ffff;
 /// Addresses have no prefix here; nearly all networks have this one (RFC 4291, section 2.5.1).
 const PREFIX_LEN: u8 = 64;
 
-/// A server's message.
+/// A server's message, as it came.
 struct Answer {
     source: IpAddr,
     raw: Vec<u8>,

@@ -39,7 +39,7 @@ pub(crate) struct Ip<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(super) id: u32,
-    /// In bytes.
+    /// Bytes of the packet before it.
     pub(super) offset: usize,
     pub(super) more: bool,
 }

@@ -20,14 +20,14 @@ pub mod filter {
     pub const BROADCAST: u8 = 2;
     /// Packets to any destination.
     pub const PROMISCUOUS: u8 = 4;
-    /// To any group.
+    /// Packets to any group of stations.
     pub const PROMISCUOUS_MULTICAST: u8 = 8;
 }
 
 /// Which packets are received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Bits of [`filter`].
+    /// Bits of [`filter`]: which packets are received beside those to the list.
     pub bits: u8,
     /// Other addresses, of hosts or groups.
     pub list: Vec<IpAddr>,
@@ -63,13 +63,13 @@ pub struct Outgoing<'a> {
 /// What UdpRead waits for. `None`: any.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// Whom it is for.
+    /// The address that it went to.
     pub destination: Option<IpAddr>,
-    /// To which port.
+    /// The port that it went to.
     pub destination_port: Option<u16>,
-    /// Who sends it.
+    /// The address that it came from.
     pub source: Option<IpAddr>,
-    /// From which port.
+    /// The port that it came from.
     pub source_port: Option<u16>,
     /// The filter decides on the destination.
     pub use_filter: bool,
@@ -173,7 +173,7 @@ impl Host {
         Ok(number)
     }
 
-    /// Sends a datagram.
+    /// Sends `parts` one behind the other, from an address and a port that may be others than ours.
     pub(super) fn datagram_to(
         &mut self,
         port: &mut dyn Port,

@@ -69,7 +69,7 @@ impl ReadAhead {
         self.wanted = None;
     }
 
-    /// Nothing more comes.
+    /// Nothing more comes: the body is whole, or why not. What was told first stays.
     pub fn ended(&mut self, end: Result<(), Verdict>) {
         self.end.get_or_insert(end);
         self.fill();

@@ -35,7 +35,7 @@ const WINDOW: u32 = 64 << 10;
 /// A loader that has not looked for so long has missed no more than this: it may be at other work, and cannot know what came.
 const LONGEST_LOOK: Duration = Duration::from_millis(100);
 
-/// Connections to servers.
+/// Connections to servers, as the near end has others make them.
 pub trait Streams {
     /// What stands for a connection in these calls.
     type Stream;
@@ -65,11 +65,11 @@ pub trait Streams {
 pub enum Status {
     /// The server has not answered yet.
     Connecting,
-    /// It has refused.
+    /// It has refused, by a reset.
     Refused,
     /// It does not answer.
     Silent,
-    /// It was not asked.
+    /// It was not asked: there is no way to it.
     Unreachable,
     /// It has accepted.
     Open {
@@ -106,9 +106,9 @@ impl Status {
 pub enum StreamEnd {
     /// By a FIN.
     Finished,
-    /// By a reset.
+    /// By a reset, or for any other reason.
     Reset,
-    /// By saying nothing.
+    /// It answers nothing any more.
     Silent,
 }
 

@@ -1,6 +1,7 @@
 //! What the card brings of frames that are sent as fast as they are taken, and what each layer of the firmware's network keeps of that.
 
 use super::stock;
+use crate::cards;
 use crate::error::{Error, refused};
 use crate::escape::is_ended;
 use crate::examination::Examination;
@@ -9,7 +10,6 @@ use crate::ladder::frame;
 use crate::ladder::frames::{Frames, Size};
 use crate::ladder::sender;
 use crate::ladder::wire::{Driver, Managed, Wire};
-use crate::throughput;
 use crate::vlan;
 use alloc::format;
 use alloc::string::ToString;
@@ -131,7 +131,7 @@ impl FrameRun {
 
     /// Frames by a card's driver.
     fn card(&mut self, what: &str, card: &Card) -> Result<(), Error> {
-        let taken = throughput::take(card, self.clock)?;
+        let taken = cards::take(card, self.clock)?;
         let mut driver = Driver(taken.nic);
         let measured = self.both(what, &mut driver, None);
         driver.0.stop();

@@ -1,9 +1,10 @@
 //! `servers`: what the boot servers that the machine is told of grant, and what the paths to them carry, by wireboot's engine on the BSP.
 
+use crate::cards::take;
 use crate::error::Error;
 use crate::escape::is_ended;
 use crate::examination::Examination;
-use crate::throughput::{configure, take, wait_for_router};
+use crate::throughput::{configure, wait_for_router};
 use crate::vlan;
 use alloc::format;
 use alloc::rc::Rc;

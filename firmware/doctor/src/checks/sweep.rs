@@ -4,11 +4,11 @@ mod firmware;
 mod ours;
 
 use super::stock::{first_with, leases, named};
+use crate::cards;
 use crate::error::{Error, refused};
 use crate::escape::is_ended;
 use crate::examination::Examination;
 use crate::options::Options;
-use crate::throughput;
 use crate::vlan;
 use alloc::format;
 use alloc::string::String;
@@ -123,7 +123,7 @@ fn over(examination: &mut Examination<'_>, boot: Boot) -> Result<(), Error> {
     let ours = cards.into_iter();
     let mut ours = ours.filter(|one| one.path().starts_with(&card.path));
     let ours = ours.next().ok_or(BootError::NoInterface)?;
-    let taken = throughput::take(&ours, examination.clock)?;
+    let taken = cards::take(&ours, examination.clock)?;
     let cable = vlan::cable(taken.nic, examination.origin);
     let mut transfers = OurTransfers::new(cable, &source);
     let table = Table::new(examination, By::Wireboot, ip).fill(&mut transfers);

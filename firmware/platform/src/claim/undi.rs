@@ -5,7 +5,7 @@ pub use super::interface::Candidate;
 use super::lent::Lent;
 use super::{Claimed, ConnectHandleOnDrop, interface, open, snp};
 use crate::raw::undi::{NetworkInterfaceIdentifierProtocol, NetworkInterfaceType};
-use crate::undi::commands::Commands;
+use crate::undi_commands::Commands;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, Ordering};

@@ -37,7 +37,7 @@ const FILTERS: [(u32, u16); 3] = [
     ),
 ];
 
-/// A software UNDI.
+/// What the structure of a software UNDI says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Software {
     /// Address of its entry point.

@@ -1,4 +1,4 @@
-//! EFI_PXE_BASE_CODE_MODE.
+//! EFI_PXE_BASE_CODE_MODE: what callers read in it, at first and after calls.
 
 use super::Packets;
 use crate::shared::Station;

@@ -1,4 +1,4 @@
-//! UdpWrite and UdpRead.
+//! UdpWrite and UdpRead of EFI_PXE_BASE_CODE_PROTOCOL.
 
 use super::{mode, status, with};
 use crate::caller::array;

@@ -22,10 +22,10 @@ use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
 use wireboot_nic::{Nic, Offload, Receive, Steering, Transmit};
 
 use crate::destination::{Destination, DestinationError};
+use crate::http::team::{Workers, team};
 use crate::http::{Connections, Fetched, HttpError, get};
 use crate::pace::Limits;
 use crate::resolve::{Resolve, Unresolved};
-use crate::team::{Workers, team};
 use crate::testing;
 use crate::url::Url;
 use crate::worker::Worker;
@@ -69,9 +69,9 @@ impl Request {
 pub(super) enum Then {
     /// Waits for the next request.
     Listen,
-    /// Closes the connection.
+    /// Ends its side: a FIN.
     Close,
-    /// Resets the connection.
+    /// Drops the connection: a RST.
     Reset,
     /// Keeps the connection and says nothing more on it.
     Hang,
@@ -547,7 +547,6 @@ impl World {
         }
     }
 
-    /// Lets time pass.
     pub(super) fn wait(&mut self, micros: u64) {
         self.run(|stack| async move {
             stack
@@ -556,7 +555,6 @@ impl World {
         });
     }
 
-    /// Downloads a file.
     pub(super) fn get(&mut self, url: &str) -> Outcome {
         self.get_to(url, Pages::default())
     }

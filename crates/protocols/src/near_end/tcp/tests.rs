@@ -508,7 +508,7 @@ impl Fixture {
         }
     }
 
-    fn settle(&mut self, micros: i64) {
+    fn run_for(&mut self, micros: i64) {
         let end = self.clock.now() + micros;
         while self.clock.now() < end {
             self.turn();
@@ -529,7 +529,7 @@ fn both(script: &TcpServerScript, faults: Faults, half_closes: bool) -> (Last, V
         let mut fixture = Fixture::new(near_end, script.clone(), faults);
         let last = fixture.run(&request, half_closes);
         if last != Last::Silent {
-            fixture.settle(20 * SECOND);
+            fixture.run_for(20 * SECOND);
         }
         let opened = fixture.net.0.borrow().opened;
         assert_eq!(opened > 0, near_end, "who connects");
@@ -633,7 +633,7 @@ fn a_server_that_does_not_answer_does_not_answer() {
         fixture.turn();
     }
     fixture.far.set_link_up(false);
-    fixture.settle(60 * SECOND);
+    fixture.run_for(60 * SECOND);
     assert_eq!(fixture.socket().state(), tcp::State::SynSent);
     assert_eq!(fixture.open_ports(), 1);
 }
@@ -656,7 +656,7 @@ fn a_loader_that_does_not_read_stops_the_server() {
     let acknowledged = fixture.sent - waiting;
     let most = 4 * PIECE + 256 * 1024 + 8192;
     assert!((8192..=most).contains(&acknowledged), "{acknowledged}");
-    fixture.settle(20 * SECOND);
+    fixture.run_for(20 * SECOND);
     assert!(fixture.got == file, "{} bytes", fixture.got.len());
 }
 
@@ -664,10 +664,10 @@ fn a_loader_that_does_not_read_stops_the_server() {
 fn a_loader_that_resets_resets_the_server() {
     let mut fixture = Fixture::new(true, TcpServerScript::new(1000, 10), Faults::default());
     fixture.connect();
-    fixture.settle(SECOND);
+    fixture.run_for(SECOND);
     assert!(fixture.was_open);
     fixture.socket().abort();
-    fixture.settle(SECOND);
+    fixture.run_for(SECOND);
     assert!(fixture.was_reset);
     assert_eq!(fixture.open_ports(), 0);
 }
@@ -677,7 +677,7 @@ fn a_loader_that_resets_resets_the_server() {
 fn a_loader_that_vanishes_is_given_up() {
     let mut fixture = Fixture::new(true, TcpServerScript::new(1, 500_000), Faults::default());
     fixture.connect();
-    fixture.settle(SECOND);
+    fixture.run_for(SECOND);
     fixture.socket().send_slice(b"x").unwrap();
     fixture.turn();
     fixture.turn();
@@ -698,7 +698,7 @@ fn a_loader_that_is_busy_for_long_goes_on() {
     let file = script.file.clone();
     let mut fixture = Fixture::new(true, script, Faults::default());
     fixture.connect();
-    fixture.settle(SECOND);
+    fixture.run_for(SECOND);
     fixture.socket().send_slice(b"x").unwrap();
     for _ in 0..50 {
         fixture.turn();
@@ -711,7 +711,7 @@ fn a_loader_that_is_busy_for_long_goes_on() {
         drop(world);
         fixture.serve(now);
     }
-    fixture.settle(30 * SECOND);
+    fixture.run_for(30 * SECOND);
     assert!(fixture.got == file, "{} bytes", fixture.got.len());
 }
 
@@ -719,10 +719,10 @@ fn a_loader_that_is_busy_for_long_goes_on() {
 fn a_link_that_goes_down_resets_the_server() {
     let mut fixture = Fixture::new(true, TcpServerScript::new(1000, 10), Faults::default());
     fixture.connect();
-    fixture.settle(SECOND);
+    fixture.run_for(SECOND);
     fixture.link.link.set_up(false);
     assert_eq!(fixture.open_ports(), 0);
-    fixture.settle(SECOND);
+    fixture.run_for(SECOND);
     assert!(fixture.was_reset);
 }
 

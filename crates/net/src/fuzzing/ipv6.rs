@@ -1,12 +1,12 @@
-//! The bodies of fuzz targets. They panic when a promise is broken.
+//! The bodies of fuzz targets for IPv6, and for fragments of both versions. They panic when a promise is broken.
 
-use super::header::{self, ICMP, Packet};
-use super::mld::Mld;
-use super::ndisc::{self, Message};
-use super::slaac::Slaac;
-use super::source::Candidate;
-use super::{ALL_NODES, ALL_ROUTERS, icmp, solicited_node};
 use crate::fragments::{Fragment, Fragments, PACKETS};
+use crate::ipv6::header::{self, ICMP, Packet};
+use crate::ipv6::mld::Mld;
+use crate::ipv6::ndisc::{self, Message};
+use crate::ipv6::slaac::Slaac;
+use crate::ipv6::source::Candidate;
+use crate::ipv6::{ALL_NODES, ALL_ROUTERS, icmp, solicited_node};
 use crate::neighbors::{Cache, Due, NeighborUpdate};
 use crate::packet::{IpVersion, PROTOCOL_UDP, array};
 use crate::path_mtu;

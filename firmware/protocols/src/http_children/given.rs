@@ -8,7 +8,7 @@ use wireboot_protocols::http::Answer;
 
 /// What a token led to when it was given.
 #[derive(Clone, Copy)]
-pub(super) struct GivenToken {
+pub(crate) struct GivenToken {
     token: *const HttpToken,
     event: Event,
     message: *const HttpMessage,
@@ -19,7 +19,7 @@ pub(super) struct GivenToken {
 impl GivenToken {
     /// # Safety
     /// A caller's token, aligned, with its message.
-    pub(super) unsafe fn read(token: *const HttpToken) -> Self {
+    pub(crate) unsafe fn read(token: *const HttpToken) -> Self {
         // SAFETY: the caller's word.
         unsafe {
             let message = (*token).message;
@@ -51,21 +51,21 @@ impl GivenToken {
     }
 }
 
-/// Those of a child.
+/// A child's tokens that are not answered.
 #[derive(Default)]
-pub(super) struct GivenTokens(Vec<GivenToken>);
+pub(crate) struct GivenTokens(Vec<GivenToken>);
 
 impl GivenTokens {
-    pub(super) fn push(&mut self, token: GivenToken) {
+    pub(crate) fn push(&mut self, token: GivenToken) {
         self.0.push(token);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// These are their callers' again.
-    pub(super) fn answered(&mut self, answers: &[Answer]) {
+    pub(crate) fn answered(&mut self, answers: &[Answer]) {
         let is_answered = |one: &GivenToken| {
             let mut answers = answers.iter();
             answers.any(|answer| answer.token == one.token.addr())
@@ -74,11 +74,11 @@ impl GivenTokens {
     }
 
     /// Whether the program that gave one has ended.
-    pub(super) fn are_gone(&self, free: &FreeMemory) -> bool {
+    pub(crate) fn are_gone(&self, free: &FreeMemory) -> bool {
         self.0.iter().any(|one| one.is_gone(free))
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0 = Vec::new();
     }
 }

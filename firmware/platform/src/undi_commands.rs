@@ -18,7 +18,7 @@ impl Commands {
     ///
     /// # Safety
     /// The entry point is that of an UNDI; addresses in the parameters are valid for what the command does with them.
-    pub(super) unsafe fn issue<P, R>(
+    pub(crate) unsafe fn issue<P, R>(
         self,
         command: PxeOpcode,
         flags: u16,

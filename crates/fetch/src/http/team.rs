@@ -1,10 +1,10 @@
-//! Engines on other processors that receive parts of large files: what the leader, whose [`Service`](crate::Service) has the jobs,
-//! asks of its workers, and what they report. Each worker has a ring for requests and one for reports, beside those for frames
+//! Engines on other APs (application processors) that receive parts of large files: what the leader, whose [`Service`](crate::Service) has
+//! the jobs, asks of its workers, and what they report. Each worker has a ring for requests and one for reports, beside those for frames
 //! ([`wireboot_net::team()`]).
 //!
 //! A worker gets each piece of a file together with the memory for it. That memory is the worker's alone until the worker drops it.
 //! While a worker has a piece, it reports its progress every few milliseconds, which shows that it is alive. One that reports
-//! nothing for [`PATIENCE`] is lost for good: nobody can tell when its processor will write next, so its memory is never touched
+//! nothing for [`PATIENCE`] is lost for good: nobody can tell when its AP will write next, so its memory is never touched
 //! again. A worker that is dropped reports that, gives back what it has, and gets no more pieces.
 
 use alloc::boxed::Box;
@@ -15,7 +15,7 @@ use wireboot_net::{Duration, Instant, Memory, Peer, Route};
 use wireboot_nic::Steering;
 use wireboot_ring::{Receiver, Sender, channel};
 
-use crate::http::source::{HttpStats, Source};
+use super::source::{HttpStats, Source};
 use crate::outbox::Outbox;
 
 /// Messages that each ring holds. A worker has one piece of each file, and only a few files come at the same time.
@@ -28,7 +28,7 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// From the leader to a worker.
 pub(crate) enum Request {
-    /// Receive a piece.
+    /// A piece to be received, with the memory for it.
     Receive(Box<Assignment>),
     /// The piece with this number is not needed any more. The worker still reports its end.
     Cancel(u32),

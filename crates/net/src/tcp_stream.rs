@@ -1,13 +1,13 @@
-//! A connection as a task sees it.
+//! A TCP connection as a task sees it.
 
-use super::flows::Flow;
-use super::mss::mss;
-use super::window;
 use crate::error::NetError;
 use crate::memory::Region;
 use crate::packet::Ends;
 use crate::stack::{Stack, until};
 use crate::state::NetState;
+use crate::tcp::flows::Flow;
+use crate::tcp::mss::mss;
+use crate::tcp::window;
 use alloc::rc::Rc;
 use core::cell::Cell;
 use core::net::SocketAddr;
