@@ -8,7 +8,7 @@
 
 mod message;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -103,7 +103,7 @@ pub enum DnsError {
         /// The response code, or why the server could not be asked.
         reason: String,
     },
-    /// No server answers.
+    /// None of the servers has answered in time.
     #[error(
         "{name}: no answer from {} in {seconds} s; check that the DNS server that DHCP gives can be reached",
         shown(.servers)
@@ -182,6 +182,9 @@ fn dedup<T: Clone + PartialEq>(list: &mut Vec<T>) {
 /// round: 7 s in all and a little more for each server. Where all of them fail, they are asked again when the round's time is over: after
 /// 1 s and after 3 s. All of it ends after 30 s.
 ///
+/// Where there are servers of both IP versions, those of one do not alone say that there is no such name: they are a router's or another
+/// network's, and may not know the site's names. The others have a second to tell.
+///
 /// # Errors
 /// [`DnsError`].
 pub async fn resolve(
@@ -243,20 +246,19 @@ struct Resolver<'a> {
 impl Resolver<'_> {
     /// Tries one candidate after the other.
     async fn resolve(&mut self, search: &[String]) -> Result<Vec<IpAddr>, DnsError> {
-        let candidates = candidates(self.name, search);
+        // A domain that is none, or makes the name too long, is passed over.
+        let candidates: Vec<(String, Name)> = candidates(self.name, search)
+            .into_iter()
+            .filter_map(|text| Name::from_text(&text).map(|name| (text, name)))
+            .collect();
         let mut setback: Option<DnsError> = None;
-        for (candidate, left) in candidates.iter().zip((0..candidates.len()).rev()) {
+        for ((_, candidate), left) in candidates.iter().zip((0..candidates.len()).rev()) {
             self.is_last = left == 0;
-            let error = match Name::from_text(candidate) {
-                Some(candidate) => match self.lookup(candidate).await {
-                    Ok(addresses) => return Ok(addresses),
-                    // The next candidate would wait as long.
-                    Err(error @ DnsError::NoAnswer { .. }) => return Err(error),
-                    Err(error) => error,
-                },
-                None => DnsError::BadName {
-                    name: self.name.to_owned(),
-                },
+            let error = match self.lookup(candidate.clone()).await {
+                Ok(addresses) => return Ok(addresses),
+                // The next candidate would wait as long.
+                Err(error @ DnsError::NoAnswer { .. }) => return Err(error),
+                Err(error) => error,
             };
             // "No such name" says least.
             match setback {
@@ -267,7 +269,7 @@ impl Resolver<'_> {
         match setback {
             Some(DnsError::NotFound { name, .. }) => Err(DnsError::NotFound {
                 name,
-                tried: candidates,
+                tried: candidates.into_iter().map(|(text, _)| text).collect(),
             }),
             Some(error) => Err(error),
             None => Err(DnsError::BadName {
@@ -406,7 +408,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Asks the servers until one knows. If none does: what one that failed says.
+    /// Asks the servers until one knows. If none does: that there is no such name where one says so, else what one that failed says.
     async fn ask(&self, name: &Name, record: DnsQueryType) -> Result<(IpAddr, Answer), DnsError> {
         let started = self.stack.now();
         let mut failed = None;
@@ -422,10 +424,15 @@ impl Resolver<'_> {
             let wait = Duration::from_secs(wait);
             next = self.stack.now() + wait;
             let silent = Cell::new(false);
+            let denier = Cell::new(None::<IpAddr>);
             let answer = race::first(self.stack, &servers, None, async |server| {
                 let query = self.query(server, name, record);
                 match self.stack.timeout(wait, query).await {
                     Some(answer @ Answer::Failed(_)) => Err(Some((server.ip(), answer))),
+                    Some(Answer::NotFound) if self.others_may_know(server.ip(), denier.get()) => {
+                        denier.set(Some(server.ip()));
+                        Err(None)
+                    }
                     Some(answer) => Ok(answer),
                     None => {
                         silent.set(true);
@@ -437,11 +444,22 @@ impl Resolver<'_> {
                 Ok((server, answer)) => return Ok((server.ip(), answer)),
                 Err(failure) => failed = failure.or(failed),
             }
+            if let Some(denier) = denier.get() {
+                return Ok((denier, Answer::NotFound));
+            }
             if failed.is_some() && !silent.get() && !self.is_last {
                 break;
             }
         }
         failed.ok_or_else(|| self.no_answer(self.stack.now() - started))
+    }
+
+    /// Whether servers of the other IP version may know a name of which `server` says that there is none. `denier`: one that has said so
+    /// before.
+    fn others_may_know(&self, server: IpAddr, denier: Option<IpAddr>) -> bool {
+        let is_other = |other: &IpAddr| other.is_ipv4() != server.is_ipv4();
+        let both_deny = denier.as_ref().is_some_and(is_other);
+        self.servers.iter().any(is_other) && !both_deny
     }
 
     /// One question to one server. Waits for its answer forever.

@@ -43,7 +43,7 @@ impl<T: Send> Outbox<T> {
         }
     }
 
-    /// Whether anything waits.
+    /// Whether messages wait for room in the ring.
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -15,7 +15,7 @@ pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Addresses that are tried at most. All attempts may run at the same time.
 const MAX_CONCURRENT: usize = 6;
 
-/// Versions of IP.
+/// Which versions of IP are meant: both, one, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Versions {
     pub(crate) v4: bool,

@@ -1,5 +1,5 @@
 //! The engine and all protocols behind a mailbox of two rings: commands in, events out, memory handed over and back. The caller may
-//! run on another processor.
+//! be on the BSP (bootstrap processor), and this on an AP (application processor).
 
 mod mailbox_destination;
 mod mailbox_taker;
@@ -11,6 +11,7 @@ use crate::dhcp::{DhcpRequest, Lease};
 use crate::dhcpv6::Lease6;
 use crate::dns::{self, DnsError};
 use crate::error::FetchError;
+use crate::http::team::{Leader, Workers};
 use crate::http::{self, Connections};
 use crate::leases::{self, Leases, News};
 use crate::outbox::Outbox;
@@ -18,7 +19,6 @@ use crate::pace::{Floor, Limits};
 use crate::race::{self, Versions};
 use crate::resolve::{Resolve, Unresolved};
 use crate::socket::Socket;
-use crate::team::{Leader, Workers};
 use crate::tftp;
 use crate::url::{Host, Scheme, Url};
 use alloc::boxed::Box;
@@ -36,8 +36,8 @@ use wireboot_ring::{Receiver, Sender};
 /// How long a router may take to advertise itself: at most half a second, but it does so every three seconds only (RFC 4861,
 /// section 6.2.6).
 const ROUTER_PATIENCE: Duration = Duration::from_secs(4);
-/// How long a host name that the name servers of one version's lease give no address waits for the other version's: there are DHCP servers that look
-/// for 3 s whether an address is in use, and a first offer may be lost.
+/// How long in all a host name to which the name servers of one version's lease give no address waits for the other version's: there are
+/// DHCP servers that look for 3 s whether an address is in use, and a first offer may be lost.
 const LEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the link is looked at while there is a tap on it.
@@ -158,7 +158,7 @@ pub enum Event {
     Exchange {
         /// That of [`Command::Exchange`].
         job: Job,
-        /// What has come.
+        /// The head, the next bytes of the body, or the end.
         news: Exchanged,
     },
     /// The link below the tap has come up, or gone down. It was up when the tap was put on it.
@@ -559,15 +559,13 @@ impl ServiceState {
         }
     }
 
-    /// Waits for a lease that DHCP is asked for. False where none comes.
-    async fn another_lease(&self) -> bool {
-        let awaited = self.awaited.get();
-        let end = self.stack.now() + LEASE_PATIENCE;
-        let is_same = || self.awaited.get() == awaited;
-        while awaited != Versions::default() && is_same() && self.stack.now() < end {
+    /// Waits until `end` for a lease that is not among `known`, as long as DHCP is asked for one. False where none comes.
+    async fn another_lease(&self, known: &Leases, end: Instant) -> bool {
+        let has_come = || *self.leases.borrow() != *known;
+        while !has_come() && self.awaited.get() != Versions::default() && self.stack.now() < end {
             self.stack.next_turn().await;
         }
-        !is_same()
+        has_come()
     }
 
     /// Waits for a router or an on-link prefix where there is only IPv6 and the host is beyond this link: a router advertisement tells of them.
@@ -689,22 +687,24 @@ impl Resolve for &ServiceState {
 
 impl ServiceState {
     async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Unresolved> {
-        let mut found = self.look_up(host).await;
-        // The other version's lease may bring a name server, or such an address into reach.
-        if let Err(DnsError::NoServers { .. } | DnsError::NoAddress { .. }) = &found
-            && self.another_lease().await
-        {
-            found = self.look_up(host).await;
-        }
+        let mut end = None;
+        let found = loop {
+            // While the name servers of these are asked, another one may come.
+            let leases = self.leases.borrow().clone();
+            let found = dns::resolve_by(&self.stack, &leases, host).await;
+            if matches!(found, Ok(_) | Err(DnsError::BadName { .. })) {
+                break found;
+            }
+            // The other version's lease may bring a name server or a domain that knows the name, or an address of it into reach.
+            let end = *end.get_or_insert_with(|| self.stack.now() + LEASE_PATIENCE);
+            if !self.another_lease(&leases, end).await {
+                break found;
+            }
+        };
         found.map_err(|error| Unresolved {
             reason: error.to_string(),
             passing: matches!(error, DnsError::NoAnswer { .. } | DnsError::Failed { .. }),
         })
-    }
-
-    async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
-        let leases = self.leases.borrow().clone();
-        dns::resolve_by(&self.stack, &leases, host).await
     }
 }
 

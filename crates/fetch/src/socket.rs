@@ -1,4 +1,5 @@
-//! A TCP connection of the engine's for somebody on another processor: bytes both ways, with bounded memory.
+//! A TCP connection of the engine's, which may be on an AP (application processor), for somebody on the BSP (bootstrap processor): bytes
+//! both ways, with bounded memory.
 //!
 //! ```text
 //! server ──> connection ──> memory of the other end's, committed as it fills ──> SocketPort::read
@@ -76,7 +77,7 @@ pub struct Socket {
     reports: Sender<Report>,
 }
 
-/// The other end.
+/// The end of whoever wants the connection, and has the memory for what comes.
 pub struct SocketPort<B> {
     outgoing: Sender<Outgoing>,
     reports: Receiver<Report>,
@@ -121,7 +122,7 @@ impl<B: Block + 'static> SocketPort<B> {
         self.open && self.ending.is_none() && self.window.pieces() < MEMORIES
     }
 
-    /// Gives it memory.
+    /// Gives it a piece of memory for what comes: its two ends.
     pub fn give(&mut self, memory: (PrefixWriter<B>, PrefixReader<B>)) {
         self.window.give(memory);
     }

@@ -278,7 +278,7 @@ pub enum UrlError {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// No server named.
+    /// No server is named, as in `http:///file`.
     #[error("{url}: names no host; write it as http://server/file")]
     NoHost {
         /// The text that was refused.

@@ -16,7 +16,7 @@ const SECOND_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const ARP: i64 = SECOND / 100;
 const SITE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 
-enum Data<'a> {
+pub(crate) enum Data<'a> {
     A(Ipv4Addr),
     Aaaa(Ipv6Addr),
     Cname(&'a str),
@@ -24,7 +24,7 @@ enum Data<'a> {
 }
 
 /// An answer to `query` with this response code and records.
-fn answer(query: &[u8], rcode: u8, records: &[(&str, Data<'_>)]) -> Vec<u8> {
+pub(crate) fn answer(query: &[u8], rcode: u8, records: &[(&str, Data<'_>)]) -> Vec<u8> {
     let mut bytes = query.to_vec();
     bytes[2] |= 0x80;
     bytes[3] = 0x80 | rcode;
@@ -46,7 +46,7 @@ fn answer(query: &[u8], rcode: u8, records: &[(&str, Data<'_>)]) -> Vec<u8> {
 }
 
 /// The name asked for, with dots.
-fn asked(query: &[u8]) -> String {
+pub(crate) fn asked(query: &[u8]) -> String {
     let packet = DnsPacket::new_checked(query).unwrap();
     let labels: Vec<_> = packet
         .parse_name(packet.payload())
@@ -379,6 +379,23 @@ fn without_servers_or_with_an_impossible_name() {
     ] {
         let (result, _) = resolved(&[], name, |_| panic!("nothing to ask"));
         assert_eq!(result, Err(DnsError::BadName { name: name.into() }));
+    }
+}
+
+#[test]
+fn a_domain_with_which_a_name_is_none_is_passed_over() {
+    for (name, tried) in [
+        ("boot", ["boot.x.net", "boot"]),
+        ("a.b", ["a.b", "a.b.x.net"]),
+    ] {
+        let (result, _) = resolved(&["not one", "x.net"], name, |query| {
+            vec![query.answer(answer(&query.payload, 3, &[]))]
+        });
+        let expected = DnsError::NotFound {
+            name: name.into(),
+            tried: tried.map(ToString::to_string).into(),
+        };
+        assert_eq!(result, Err(expected));
     }
 }
 

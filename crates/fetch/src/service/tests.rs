@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dhcp::LeaseSource;
+use crate::dns::tests::{Data, answer, asked};
 use crate::testing;
 use crate::tftp::tests::{Log, TftpServerScript, serve};
 use std::collections::BTreeMap;
@@ -18,6 +19,32 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 fn lease() -> Lease {
     Lease::new(Ipv4Cidr::new(CLIENT, 24), LeaseSource::Firmware)
+}
+
+/// What a name server was asked: whether over IPv6, the name, and the type of the record.
+type Questions = Rc<RefCell<Vec<(bool, String, u8)>>>;
+/// The response code with which a name server answers, by whether it is asked over IPv6 and by the name; `None`: it is silent.
+type Zone = fn(bool, &str) -> Option<u8>;
+
+/// A name server over both IP versions, which takes so long for an answer. Each name that there is has the address of the bench's server,
+/// and none by IPv6.
+async fn serve_names(stack: Stack, delay: Duration, zone: Zone, questions: Questions) {
+    let socket = stack.udp_on(53);
+    loop {
+        let (client, query) = socket.receive().await;
+        let over_v6 = client.is_ipv6();
+        let name = asked(&query);
+        let kind = query[query.len() - 3];
+        questions.borrow_mut().push((over_v6, name.clone(), kind));
+        let Some(code) = zone(over_v6, &name) else {
+            continue;
+        };
+        stack.sleep(delay).await;
+        let has_address = code == 0 && kind == 1;
+        let address = has_address.then_some((name.as_str(), Data::A(SERVER)));
+        let records: Vec<_> = address.into_iter().collect();
+        let _ = socket.send_to(client, &answer(&query, code, &records));
+    }
 }
 
 /// A service, its mailbox, and a TFTP server at the other end of the wire.
@@ -74,6 +101,47 @@ impl Bench {
         }
     }
 
+    /// Has the other end answer for names, by IPv6 at its link-local address.
+    fn serve_names(&mut self, delay: Duration, zone: Zone) -> Questions {
+        let questions = Questions::default();
+        let stack = self.server.stack();
+        stack.ipv6_up();
+        let task = serve_names(stack, delay, zone, questions.clone());
+        self.server.spawn(task);
+        questions
+    }
+
+    /// Gives a lease that names this name server.
+    fn lease_v4(&mut self) {
+        let mut lease = lease();
+        lease.dns.push(SERVER);
+        self.commands.push(Command::Configure(lease)).unwrap();
+    }
+
+    /// The same by IPv6.
+    fn lease_v6(&mut self) {
+        let lease = Lease6 {
+            addresses: vec!["2001:db8::5".parse().unwrap()],
+            dns: vec![self.server.stack().link_local().unwrap()],
+            ..Lease6::new(LeaseSource::Firmware)
+        };
+        self.commands.push(Command::Configure6(lease)).unwrap();
+    }
+
+    /// Job 1.
+    fn get_from(&mut self, host: &str) {
+        let url = std::format!("tftp://{host}:{}/boot/linux", self.port);
+        self.ask(1, url);
+    }
+
+    /// Why there is no address for job 1, which is over.
+    fn unresolved(&mut self) -> String {
+        match self.done.remove(&1) {
+            Some(Err(FetchError::Unresolved { reason, .. })) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn get(&mut self, job: Job) {
         let url = std::format!("tftp://{SERVER}:{}/boot/linux", self.port);
         self.ask(job, url);
@@ -90,6 +158,14 @@ impl Bench {
         while self.done.len() < jobs {
             assert!(self.clock.now() < 100_000_000, "the downloads do not end");
             self.turn(&mut answer);
+        }
+    }
+
+    /// Runs until the name server has been asked something.
+    fn run_until_asked(&mut self, questions: &Questions) {
+        while questions.borrow().is_empty() {
+            assert!(self.clock.now() < 100_000_000, "nothing is asked");
+            self.turn(&mut give);
         }
     }
 
@@ -431,21 +507,15 @@ fn who_waits_for_a_lease_does_so_until_nobody_has_answered() {
 fn a_name_waits_for_the_lease_with_a_name_server() {
     let mut bench = Bench::without_lease(TftpServerScript::default());
     let state = bench.service.shared.clone();
-    let reason = |bench: &mut Bench| match bench.done.remove(&1) {
-        Some(Err(FetchError::Unresolved { reason, .. })) => Some(reason),
-        _ => None,
-    };
     state.awaited.set(Versions { v4: true, v6: true });
     bench.ask(1, "tftp://boot/linux".to_string());
     bench.run_for(3);
     assert!(bench.done.is_empty());
-    let mut lease = lease();
-    lease.dns.push(SERVER);
-    bench.commands.push(Command::Configure(lease)).unwrap();
+    bench.lease_v4();
     state.await_no_v4();
     bench.run_for(10);
     // It was asked, though it does not answer.
-    let why = reason(&mut bench).unwrap();
+    let why = bench.unresolved();
     assert!(why.contains(&SERVER.to_string()), "{why}");
     // None comes: it ends.
     let mut bench = Bench::without_lease(TftpServerScript::default());
@@ -456,6 +526,129 @@ fn a_name_waits_for_the_lease_with_a_name_server() {
         .set(Versions { v4: true, v6: true });
     bench.ask(1, "tftp://boot/linux".to_string());
     bench.run_for(11);
-    let why = reason(&mut bench).unwrap();
+    let why = bench.unresolved();
     assert!(why.contains("no DNS server is known"), "{why}");
+}
+
+#[test]
+fn a_lease_that_comes_while_a_name_server_is_asked_counts() {
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    let questions = bench.serve_names(Duration::from_millis(50), |_, _| Some(0));
+    let state = bench.service.shared.clone();
+    state.awaited.set(Versions {
+        v4: true,
+        v6: false,
+    });
+    bench.lease_v6();
+    bench.get_from("boot.lab");
+    bench.run_until_asked(&questions);
+    // That there is no such address is answered when the other lease is there.
+    bench.commands.push(Command::Configure(lease())).unwrap();
+    state.await_no_v4();
+    bench.run(1, give);
+    assert!(bench.done[&1].is_ok(), "{:?}", bench.done[&1]);
+    let questions = questions.borrow();
+    let kinds: Vec<u8> = questions.iter().map(|(.., kind)| *kind).collect();
+    assert_eq!(kinds, [28, 28, 1]);
+}
+
+#[test]
+fn a_name_that_is_unknown_by_one_lease_waits_for_the_other() {
+    let zone: Zone = |over_v6, name| match (over_v6, name) {
+        (false, "boot.lab") | (true, "boot.site") => Some(0),
+        _ => Some(3),
+    };
+    // By its name server, or by its domain.
+    for (host, dns, search) in [
+        ("boot.lab", vec![SERVER], vec![]),
+        ("boot", vec![], vec!["site".to_string()]),
+    ] {
+        let mut bench = Bench::without_lease(TftpServerScript::default());
+        let questions = bench.serve_names(Duration::ZERO, zone);
+        let state = bench.service.shared.clone();
+        state.awaited.set(Versions { v4: true, v6: true });
+        bench.get_from(host);
+        bench.run_for(1);
+        bench.lease_v6();
+        state.await_no_v6();
+        bench.run_until_asked(&questions);
+        bench.run_for(1);
+        assert!(bench.done.is_empty());
+        let lease = Lease {
+            dns,
+            search,
+            ..lease()
+        };
+        bench.commands.push(Command::Configure(lease)).unwrap();
+        state.await_no_v4();
+        bench.run(1, give);
+        assert!(bench.done[&1].is_ok(), "{:?}", bench.done[&1]);
+    }
+}
+
+#[test]
+fn a_name_that_nobody_knows_waits_no_longer_than_a_lease_may_come() {
+    let v6 = Versions {
+        v4: false,
+        v6: true,
+    };
+    // Until when none can come any more, and when it is over, in seconds.
+    for (awaited, failed_at, over_at) in [
+        (Versions::default(), None, 0),
+        (v6, None, 10),
+        (v6, Some(3), 3),
+    ] {
+        let mut bench = Bench::without_lease(TftpServerScript::default());
+        let questions = bench.serve_names(Duration::ZERO, |_, _| Some(3));
+        let state = bench.service.shared.clone();
+        state.awaited.set(awaited);
+        bench.lease_v4();
+        bench.get_from("boot.lab");
+        if let Some(seconds) = failed_at {
+            bench.run_for(seconds);
+            assert!(bench.done.is_empty());
+            state.await_no_v6();
+        }
+        bench.run(1, give);
+        assert_eq!(bench.clock.now() / 1_000_000, over_at);
+        let why = bench.unresolved();
+        assert!(why.contains("NXDOMAIN for boot.lab)"), "{why}");
+        // Nobody is asked again for nothing.
+        assert_eq!(*questions.borrow(), [(false, "boot.lab".to_string(), 1)]);
+    }
+    // What is no name waits for nothing.
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    bench.service.shared.awaited.set(v6);
+    bench.lease_v4();
+    bench.get_from(&"a".repeat(64));
+    bench.run(1, give);
+    assert!(bench.clock.now() < 1_000_000);
+    let why = bench.unresolved();
+    assert!(why.contains("is no host name"), "{why}");
+}
+
+#[test]
+fn name_servers_of_one_version_alone_do_not_deny_a_name() {
+    // The other version's deny it too, are silent, or fail; and how many seconds that takes.
+    let zones: [(Zone, i64); 3] = [
+        (|_, _| Some(3), 0),
+        (|over_v6, _| over_v6.then_some(3), 1),
+        (|over_v6, _| Some(if over_v6 { 3 } else { 2 }), 0),
+    ];
+    for (zone, seconds) in zones {
+        let mut bench = Bench::without_lease(TftpServerScript::default());
+        let questions = bench.serve_names(Duration::ZERO, zone);
+        // Until nobody has objected to the addresses.
+        pass(&mut bench, 2_000_000);
+        bench.lease_v4();
+        bench.lease_v6();
+        let begin = bench.clock.now();
+        bench.get_from("boot.lab");
+        bench.run(1, give);
+        assert_eq!((bench.clock.now() - begin) / 1_000_000, seconds);
+        let why = bench.unresolved();
+        assert!(why.contains("NXDOMAIN for boot.lab)"), "{why}");
+        let of_v6 = questions.borrow().iter().filter(|one| one.0).count();
+        assert_eq!((of_v6, questions.borrow().len()), (2, 4));
+    }
 }
