@@ -328,6 +328,8 @@ fn command(one: &Measurement) -> Command {
             name,
         } => {
             let mut cargo = shell::cargo();
+            // As in the command's build: results tell what they were measured with.
+            cargo.env("WIREBOOT_COMMIT", build::commit());
             cargo.args(["run", "--release", "--quiet", "--package", package]);
             cargo.args(["--features", feature, "--example", name, "--"]);
             cargo

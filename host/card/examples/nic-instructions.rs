@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Parser;
 use wireboot_host_card::instructions::{InstructionsReport, Subject, run};
+use wireboot_lab::host::{self, Host};
 
 #[derive(Parser)]
 struct Arguments {
@@ -25,8 +26,12 @@ fn main() -> Result<()> {
         return run(subject);
     }
     let program = std::env::current_exe().context("finding this program's own file")?;
+    let host = Host {
+        command: "make results ARGS=nic-instructions".to_owned(),
+        ..Host::without_guests(host::other_work(), Vec::new())
+    };
     let report = InstructionsReport::new(&program)?;
     print!("{}", report.markdown());
-    wireboot_output::json(arguments.json.as_deref(), &report)?;
+    wireboot_output::json(arguments.json.as_deref(), &host.before(&report))?;
     wireboot_output::text(arguments.markdown.as_deref(), || report.markdown())
 }

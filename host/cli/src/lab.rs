@@ -1,4 +1,4 @@
-//! `wireboot lab`.
+//! The commands of `wireboot lab`: the boot is of `wireboot_lab`, the measurements are of `wireboot_experiments`.
 
 use clap::Subcommand;
 use wireboot_experiments::{

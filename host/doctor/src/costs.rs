@@ -12,7 +12,7 @@ pub(crate) const HEADS: [&str; 6] = [
     "slowest",
 ];
 
-/// A service's figures.
+/// The cells of a service, below [`HEADS`].
 pub(crate) fn row(one: &Cost) -> [String; 6] {
     [
         one.service.clone(),

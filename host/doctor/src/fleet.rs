@@ -72,7 +72,7 @@ pub(crate) struct Group<'a> {
     /// What: `model`, `firmware`, `switch`.
     pub(crate) what: &'static str,
     pub(crate) name: &'a str,
-    /// Of their boots.
+    /// How many boots of theirs tell how long they took.
     pub(crate) count: usize,
     pub(crate) median_s: Option<f64>,
     /// Ethernet addresses of those that took so many times the group's own median.

@@ -22,6 +22,7 @@ use regex::Regex;
 use wireboot_lab::boot::{AcceleratorChoice, firmware_program};
 use wireboot_lab::capture::Capture;
 use wireboot_lab::console::ConsoleMatch;
+use wireboot_lab::host::{self, Host};
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
 use wireboot_lab::netns::Lab;
@@ -136,6 +137,14 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
         is_short: false,
         longest: Duration::from_secs(arguments.timeout),
     };
+    let host = Host::new(
+        doctor.as_deref().or(trial.wireboot),
+        host::other_work(),
+        trial.accelerator,
+        trial.ip,
+        site::mtu(trial.hardware, trial.faults),
+        Vec::new(),
+    );
     let progress = ProgressBar::new_spinner();
     progress.enable_steady_tick(Duration::from_millis(200));
     progress.set_message(format!(
@@ -162,7 +171,8 @@ pub(crate) fn run(arguments: &LabArgs) -> Result<ExitCode> {
     };
     progress.finish_and_clear();
     let report = report?;
-    arguments.output.give(&report)?;
+    let measured = host.before(&report);
+    arguments.output.give_with(&report, &measured)?;
     Ok(status(std::iter::once(&report)))
 }
 
@@ -313,6 +323,15 @@ fn network_with(faults: &[Fault]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_behind_its_host_is_read_as_any_other() {
+        let report = Report::new();
+        let host = Host::without_guests(0.0, Vec::new());
+        let json = serde_json::to_string(&host.before(&report)).unwrap();
+        assert!(json.starts_with("{\"host\":{"), "{json}");
+        assert_eq!(Report::from_json(&json).unwrap(), report);
+    }
 
     #[test]
     fn a_fault_of_one_version_is_refused_over_the_other() {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use serde::Serialize;
 use wireboot_report::Report;
 
 use crate::{html, text};
@@ -25,10 +26,16 @@ impl OutputArgs {
     /// # Errors
     /// When a file cannot be written.
     pub(crate) fn give(&self, report: &Report) -> Result<()> {
+        self.give_with(report, report)
+    }
+
+    /// The same; machines get `json`, the report and what goes with it.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(crate) fn give_with(&self, report: &Report, json: &impl Serialize) -> Result<()> {
         print(&text::shown(report));
-        if let Some(file) = &self.json {
-            write(file, &(report.to_json() + "\n"))?;
-        }
+        wireboot_output::json(self.json.as_deref(), json)?;
         if let Some(file) = &self.html {
             write(file, &html::page(report))?;
         }

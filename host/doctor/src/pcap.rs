@@ -127,7 +127,7 @@ fn clients(capture: &Path, bar: &ProgressBar) -> Result<Vec<Client>> {
     Ok(found)
 }
 
-/// Who is examined.
+/// Of the machines in the capture `wanted`, or the only one.
 fn the_one(found: Vec<Client>, wanted: Option<Mac>) -> Result<Client> {
     let list: Vec<String> = found
         .iter()

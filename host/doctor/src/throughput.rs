@@ -12,7 +12,7 @@ pub(crate) const HEADS: [&str; 6] = [
     "busy, %",
 ];
 
-/// A test's figures.
+/// The cells of a test, below [`HEADS`].
 pub(crate) fn row(one: &Throughput) -> [String; 6] {
     let figure = |value: Option<f64>, digits| {
         value.map_or_else(String::new, |value| format!("{value:.digits$}"))

@@ -1,18 +1,18 @@
-//! How files come.
+//! The protocols by which a measurement or a boot fetches its files.
 
 use serde::Serialize;
 
 /// How a file is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum TransferProtocol {
     /// TFTP (RFC 1350), with whatever options the client asks for.
     Tftp,
     /// HTTP/1.1 without TLS.
     Http,
 }
 
-impl Protocol {
+impl TransferProtocol {
     /// `TFTP` or `HTTP`, as texts write it.
     #[must_use]
     pub fn name(self) -> &'static str {

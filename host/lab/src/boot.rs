@@ -79,7 +79,7 @@ pub struct BootArgs {
     /// Give up after this time
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,
-    /// Write the timeline to FILE
+    /// Write the timeline, and what wireboot said on the console, to FILE as JSON
     #[arg(long, value_name = "FILE", value_parser = wireboot_output::file)]
     pub json: Option<PathBuf>,
     /// Draw the timeline into FILE as SVG
@@ -153,12 +153,13 @@ pub fn run(arguments: BootArgs) -> Result<()> {
     if let Some(nic) = nic {
         println!("The card: {}", nic.end()?);
     }
-    if let Some(file) = &arguments.json {
-        let measured = Measured {
-            host,
+    if let Some(host) = host {
+        let transcript = running.console.transcript();
+        let watched = Watched {
             timeline: &timeline,
+            console: said(&transcript),
         };
-        wireboot_output::json(Some(file), &measured)?;
+        wireboot_output::json(arguments.json.as_deref(), &host.before(&watched))?;
     }
     if let Some(file) = &arguments.plot {
         plot::draw(&timeline, file)?;
@@ -223,12 +224,19 @@ fn follow(
     }
 }
 
-/// A boot for programs.
+/// What the JSON file has of a boot besides its host.
 #[derive(Serialize)]
-struct Measured<'a> {
-    host: Option<Host>,
+struct Watched<'a> {
     #[serde(flatten)]
     timeline: &'a Timeline,
+    /// What wireboot said.
+    console: Vec<&'a str>,
+}
+
+/// wireboot's lines on the console.
+fn said(transcript: &str) -> Vec<&str> {
+    let all = transcript.lines().map(str::trim);
+    all.filter(|line| line.starts_with("wireboot: ")).collect()
 }
 
 /// What the user sees while it goes on: steps that came, and below them the console's last line.
@@ -262,5 +270,25 @@ impl View {
 
     fn end(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_what_wireboot_said() {
+        let watcher = Watcher::new(Accelerator::Tcg, 100.0, None).unwrap();
+        let transcript = "BdsDxe: starting Boot0001 \"UEFI PXEv4\"\r\nwireboot: ready after 50 ms  \n\
+                          wireboot: linux 8.1 MB\nsaid by wireboot: nothing\nEFI stub: Loaded initrd\n";
+        let json = serde_json::to_value(Watched {
+            timeline: &watcher.finish(),
+            console: said(transcript),
+        })
+        .unwrap();
+        let lines = ["wireboot: ready after 50 ms", "wireboot: linux 8.1 MB"];
+        assert_eq!(json["console"], serde_json::json!(lines));
+        assert_eq!(json["marks"][0]["step"], "power-on");
     }
 }

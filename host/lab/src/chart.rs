@@ -105,6 +105,6 @@ pub struct Bar<'a> {
     pub name: &'a str,
     /// The text right of it, such as a speed.
     pub figure: &'a str,
-    /// Whose it is.
+    /// [`OURS`], [`OTHERS`], or another.
     pub color: RGBColor,
 }

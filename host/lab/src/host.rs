@@ -31,7 +31,7 @@ pub struct Host {
     pub cpu: String,
     /// Processors that the measurement may use.
     pub cores: usize,
-    /// Memory in MiB.
+    /// All memory of the host, in MiB.
     pub memory_mib: u64,
     /// The kernel's release.
     pub kernel: String,
@@ -49,9 +49,9 @@ pub struct Guests {
     pub qemu: String,
     /// What runs the guests: `kvm` or `tcg`.
     pub accel: Accelerator,
-    /// The guests' processors.
+    /// Processors of each guest.
     pub guest_processors: u32,
-    /// The guests' memory in MiB.
+    /// Memory of each guest, in MiB.
     pub guest_memory_mib: u32,
     /// Their network, where all have the same.
     #[serde(flatten)]
@@ -167,6 +167,15 @@ impl Host {
         }
     }
 
+    /// What was measured, a struct or a map, with the host in front: its JSON has the field `host` before its own.
+    #[must_use]
+    pub fn before<'a, T>(&'a self, measured: &'a T) -> Hosted<'a, T> {
+        Hosted {
+            host: self,
+            measured,
+        }
+    }
+
     /// What runs the guests' instructions, for a title.
     #[must_use]
     pub fn accelerator(&self) -> String {
@@ -211,6 +220,14 @@ impl fmt::Display for Host {
     }
 }
 
+/// What [`Host::before`] makes.
+#[derive(Debug, Serialize)]
+pub struct Hosted<'a, T> {
+    host: &'a Host,
+    #[serde(flatten)]
+    measured: &'a T,
+}
+
 /// Other work above this part of the processors' time spoils the figures.
 const BUSY: f64 = 0.2;
 
@@ -221,7 +238,11 @@ const BUSY: f64 = 0.2;
 /// When that is so much that the figures would be wrong, unless `force`d: packet-by-packet stacks suffer several times more from it
 /// than others, so the comparison would be unfair.
 pub fn quiet(force: bool) -> Result<f64> {
-    let busy = other_work();
+    allowed(other_work(), force)
+}
+
+/// The part that other work takes, where it is little, or `force`d.
+fn allowed(busy: f64, force: bool) -> Result<f64> {
     if busy > BUSY {
         let message = format!(
             "the host is busy: {:.0} % of its processors' time goes elsewhere, so the figures will be wrong, and unfair to slow stacks",
@@ -296,6 +317,37 @@ mod tests {
         assert_eq!(busy(before, before), None);
         assert_eq!(busy("", after), None);
         assert_eq!(busy("cpu  1 2 3\n", after), None);
+    }
+
+    #[test]
+    fn a_busy_host_is_refused_unless_forced() {
+        for force in [false, true] {
+            assert_eq!(allowed(BUSY, force).unwrap(), BUSY);
+        }
+        assert_eq!(allowed(0.26, true).unwrap(), 0.26);
+        let refused = allowed(0.26, false).unwrap_err().to_string();
+        assert!(
+            refused.contains("busy: 26 % of") && refused.ends_with("with --force"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn json_names_the_host_before_what_was_measured() {
+        #[derive(Serialize)]
+        struct Measured {
+            seconds: [f64; 2],
+        }
+        let seconds = [0.5, 1.5];
+        let host = Host::without_guests(0.25, Vec::new());
+        let text = serde_json::to_string(&host.before(&Measured { seconds })).unwrap();
+        assert!(text.starts_with("{\"host\":{"), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["seconds"], serde_json::json!(seconds));
+        assert_eq!(json["host"]["busy"], 0.25);
+        for key in ["date", "command", "commit", "cpu", "cores", "kernel"] {
+            assert!(json["host"].get(key).is_some(), "host.{key}");
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// The machine's firmware.
+/// What the machine runs at power-on.
 #[derive(Clone, Debug)]
 pub enum Firmware {
     /// UEFI: an OVMF build's code and its template of variables. The machine gets a copy of the variables.
@@ -84,7 +84,7 @@ impl Firmware {
     }
 }
 
-/// A network card.
+/// The machine's network card, and what is at the other end of its cable.
 #[derive(Clone, Debug)]
 pub struct NetworkCard {
     /// What it is, as QEMU names devices.
@@ -138,11 +138,11 @@ pub enum Disk {
 /// A Linux kernel that QEMU itself loads.
 #[derive(Clone, Debug)]
 pub struct DirectKernel {
-    /// The kernel image.
+    /// The image, as QEMU's `-kernel` takes it.
     pub kernel: PathBuf,
     /// The initial RAM disk.
     pub initrd: Option<PathBuf>,
-    /// The command line.
+    /// What the kernel is told: its command line.
     pub command_line: String,
 }
 
@@ -164,9 +164,9 @@ pub struct Machine {
     pub counts_instructions: bool,
     /// The value of `-cpu`, such as `max`.
     pub processor: String,
-    /// Number of processors.
+    /// Virtual processors, as `-smp` has them.
     pub processors: u32,
-    /// Memory in MiB.
+    /// Memory of the guest, in MiB.
     pub memory_mib: u32,
     /// Touch all memory before power-on, so that the host's page faults are not in the guest's time.
     pub preallocate: bool,

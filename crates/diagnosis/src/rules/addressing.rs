@@ -244,7 +244,6 @@ fn servers<'a>(boot: &Boot<'a>, are: impl Fn(&Offer) -> bool) -> BTreeSet<&'a st
     once(offers.map(|offer| offer.server.as_str()))
 }
 
-/// Each name once.
 fn once<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
     // One by one: to collect them is to sort them, 4 kB of a program.
     let mut once = BTreeSet::new();

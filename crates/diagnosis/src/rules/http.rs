@@ -1,4 +1,4 @@
-//! Files by HTTP.
+//! Files that come by HTTP: in small TCP windows, or in many small pieces.
 
 use alloc::format;
 use alloc::vec::Vec;

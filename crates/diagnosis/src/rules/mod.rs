@@ -206,7 +206,6 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     out
 }
 
-/// Lines of advice.
 fn advice<const N: usize>(lines: [&str; N]) -> Vec<String> {
     lines.map(|line| line.to_string()).into()
 }

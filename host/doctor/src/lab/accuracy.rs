@@ -45,7 +45,7 @@ pub struct AccuracyArgs {
     results: ResultsArgs,
 }
 
-/// For one examination.
+/// An examination that takes longer has failed.
 const LONGEST: Duration = Duration::from_secs(400);
 /// A file that nothing else asks for; its last block is not full, in any size.
 const SWEPT: &str = "swept";

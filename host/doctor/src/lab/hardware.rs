@@ -24,7 +24,7 @@ pub struct Hardware {
     pub mtu: Option<u16>,
 }
 
-/// The laboratory's own.
+/// The laboratory's own hardware, in which nothing is chosen.
 pub(super) static PLAIN: Hardware = Hardware {
     card: None,
     rom: None,

@@ -21,7 +21,7 @@ use wireboot_lab::qemu::{Machine, RunningMachine};
 use wireboot_lab::station::Station;
 use wireboot_lab::{Impairment, atftpd, nginx, tftpd_hpa};
 
-use super::{Trial, names};
+use super::{Hardware, Trial, names};
 
 /// What is wrong with the network, or with the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -141,6 +141,16 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 /// What iperf3 says of each test, in the lab's scratch directory.
 pub const IPERF3: &str = "iperf3.json";
 
+/// The network's MTU in bytes.
+pub(super) fn mtu(hardware: &Hardware, faults: &[Fault]) -> u16 {
+    let usual = if faults.contains(&Fault::SmallMtu) {
+        SMALL_MTU
+    } else {
+        1500
+    };
+    hardware.mtu.unwrap_or(usual)
+}
+
 /// The network and its servers. They end with this value.
 pub(crate) struct Site {
     pub(crate) network: Network,
@@ -182,11 +192,7 @@ impl Site {
                 bridge: true,
                 spanning_tree: has(Fault::Stp),
                 aggregation: has(Fault::Lacp).then_some(FALLBACK),
-                mtu: hardware.mtu.unwrap_or(if has(Fault::SmallMtu) {
-                    SMALL_MTU
-                } else {
-                    1500
-                }),
+                mtu: mtu(hardware, faults),
                 impairment: impaired.then(|| Impairment {
                     loss: if has(Fault::Loss) { 0.01 } else { 0.0 },
                     delay: Duration::from_millis(if has(Fault::Delay) { 10 } else { 0 }),

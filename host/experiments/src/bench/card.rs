@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::files;
 use super::trial::{BenchTestbed, LOOK, Measured, OUR_BOOT_PROGRAM, UNTIL_REQUEST, console_end};
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_lab::nic::Nic;
 use wireboot_lab::qemu::Machine;
 
@@ -52,7 +52,7 @@ pub(crate) fn by_stick(testbed: &BenchTestbed<'_>) -> impl FnOnce(&mut Machine) 
 /// When the download does not come to its end, with the end of the console.
 pub(crate) fn download(
     testbed: &BenchTestbed<'_>,
-    protocol: Protocol,
+    protocol: TransferProtocol,
     bytes: u64,
     warm: bool,
     options: &[&str],

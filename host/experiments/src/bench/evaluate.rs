@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_observe::{Content, Frame, LinkType};
 
 /// What one captured packet says.
@@ -525,7 +525,7 @@ pub struct FirstByte {
     discover: Option<f64>,
     /// The last acknowledgement by TFTP before the file was asked for.
     program: Option<f64>,
-    request: Option<(Protocol, u16)>,
+    request: Option<(TransferProtocol, u16)>,
     data: Option<f64>,
 }
 
@@ -550,7 +550,7 @@ impl FirstByte {
             }
             (Packet::Ack { .. }, None) => self.program = Some(time),
             (Packet::ReadRequest { port, file }, None) if is_called(file, &self.file) => {
-                self.request = Some((Protocol::Tftp, *port))
+                self.request = Some((TransferProtocol::Tftp, *port))
             }
             (
                 Packet::FromClient {
@@ -559,15 +559,17 @@ impl FirstByte {
                     ..
                 },
                 None,
-            ) if is_called(&get.target, &self.file) => self.request = Some((Protocol::Http, *port)),
+            ) if is_called(&get.target, &self.file) => {
+                self.request = Some((TransferProtocol::Http, *port))
+            }
             // A request for a file's size alone ends with an error; the next one counts.
-            (Packet::Error { port, .. }, Some((Protocol::Tftp, wanted)))
+            (Packet::Error { port, .. }, Some((TransferProtocol::Tftp, wanted)))
                 if *port == wanted && self.data.is_none() =>
             {
                 self.request = None
             }
-            (Packet::Data { port }, Some((Protocol::Tftp, wanted)))
-            | (Packet::FromServer { port }, Some((Protocol::Http, wanted)))
+            (Packet::Data { port }, Some((TransferProtocol::Tftp, wanted)))
+            | (Packet::FromServer { port }, Some((TransferProtocol::Http, wanted)))
                 if *port == wanted =>
             {
                 self.data.get_or_insert(time);

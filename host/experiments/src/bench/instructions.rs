@@ -56,13 +56,13 @@ impl Stream {
 /// Instructions per byte received of one sort of stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct Instructions {
-    /// What was received.
+    /// The stream's name, as tables show it.
     pub stream: String,
     /// Bytes of payload received.
     pub bytes: u64,
     /// Instructions that it took.
     pub instructions: u64,
-    /// Instructions per byte.
+    /// `instructions` over `bytes`.
     pub per_byte: f64,
 }
 

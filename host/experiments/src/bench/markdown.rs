@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::files::MIB;
 use super::problems;
-use super::report::{BenchReport, BenchRow, digits, short_version};
-use wireboot_lab::statistics::range;
+use super::report::{BenchReport, BenchRow, short_version};
+use wireboot_lab::statistics::{digits, shown_as};
 
 /// All tables of a report.
 #[must_use]
@@ -87,11 +87,8 @@ fn write(report: &BenchReport, text: &mut String) -> std::fmt::Result {
             short_version(&row.version),
             row.start.name(),
             row.protocol.to_uppercase(),
-            spread(&row.seconds, row.median_s, ms),
-            row.firmware_median_s.map_or_else(
-                || "-".to_owned(),
-                |median| spread(&row.firmware_seconds, median, ms)
-            )
+            shown_as(&row.seconds, ms),
+            shown_as(&row.firmware_seconds, ms)
         )?;
     }
     if !report.instructions.is_empty() {
@@ -119,25 +116,9 @@ fn rate(row: Option<&BenchRow>) -> String {
         || "-".to_owned(),
         |row| {
             let bits = row.bytes as f64 * 8.0;
-            spread(&row.seconds, row.median_s, |seconds| bits / seconds / 1e6)
+            shown_as(&row.seconds, |seconds| bits / seconds / 1e6)
         },
     )
-}
-
-/// The median with its range, both in the unit that `of` makes of seconds. A single trial has none.
-fn spread(seconds: &[f64], median: f64, of: impl Fn(f64) -> f64) -> String {
-    let median = of(median);
-    match (seconds.len(), range(seconds)) {
-        (trials @ 2.., Some((one, other))) => {
-            let (one, other) = (of(one), of(other));
-            format!(
-                "{median:.0} ({:.0} to {:.0}; {trials})",
-                one.min(other),
-                one.max(other)
-            )
-        }
-        (trials, _) => format!("{median:.0} ({trials})"),
-    }
 }
 
 #[cfg(test)]
@@ -151,7 +132,7 @@ mod tests {
         for part in [
             "### 64 MiB",
             // 0.1, 0.3 and 0.2 s warm, 1 s cold; stock's best takes 10 s, Linux' 0.4 s, neither with cold memory.
-            "| a stack 2.0, HTTP | nginx | 2684 (1790 to 5369; 3) | 537 (1) | 50 / - | - / - | 2.0 / - |",
+            "| a stack 2.0, HTTP | nginx | 2700 (1800 to 5400; 3) | 540 (1) | 50 / - | - / - | 2.0 / - |",
             "| a stack 2.0 | PXE | HTTP | 3500 (3000 to 5000; 3) | 2000 (2000 to 2000; 3) |",
             "| a stack 2.0 | stick | HTTP | 3500 (3000 to 5000; 3) | - |",
             "- no figure for grub-http 64 MiB warm: it never asked for the file",

@@ -24,7 +24,7 @@ use wireboot_lab::network::{self, INTERFACE};
 pub(crate) enum View {
     /// The client's, and the small ones of the server: next to no load at any speed.
     Client,
-    /// All of them.
+    /// Those of both sides, the server's data among them.
     Both,
 }
 

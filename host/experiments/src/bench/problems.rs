@@ -1,8 +1,28 @@
-//! What failed, as reports tell it.
+//! What failed, and how reports tell it.
 
 use std::collections::BTreeMap;
 
-use super::report::{FailedTrial, Failure};
+use serde::Serialize;
+
+/// Something that gave no figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// What it was about.
+    pub what: String,
+    /// Why there is no figure, as text for people.
+    pub reason: String,
+}
+
+/// A trial that gave no figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedTrial {
+    /// In which round, from 1.
+    pub round: u32,
+    /// The stack, and what it was to do.
+    pub what: String,
+    /// Why there is no figure, as text for people.
+    pub reason: String,
+}
 
 /// What gave no figure, then every trial that failed, for a terminal: with all that a reason says, which may have the end of a console.
 pub(crate) fn text<'a>(

@@ -8,17 +8,17 @@ use serde::Serialize;
 use super::evaluate::Waited;
 use super::files::MIB;
 use super::instructions::Instructions;
-use super::problems;
+use super::problems::{self, FailedTrial, Failure};
 use super::stacks::{Kind, Stack, Start};
 use super::trial::Measured;
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_lab::host::Host;
-use wireboot_lab::statistics::{median, range};
+use wireboot_lab::statistics::{digits, median, range};
 
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]
 pub struct BenchReport {
-    /// Where it ran.
+    /// Where and when it ran, by which command and commit.
     pub host: Host,
     /// One row for each stack, size of file and state of memory.
     pub rows: Vec<BenchRow>,
@@ -128,26 +128,6 @@ impl Latency {
     }
 }
 
-/// Something that gave no figure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Failure {
-    /// What it was about.
-    pub what: String,
-    /// Why there is no figure, as text for people.
-    pub reason: String,
-}
-
-/// A trial that gave no figure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailedTrial {
-    /// In which round, from 1.
-    pub round: u32,
-    /// The stack, and what it was to do.
-    pub what: String,
-    /// Why there is no figure, as text for people.
-    pub reason: String,
-}
-
 /// What is measured of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Case {
@@ -213,7 +193,7 @@ pub fn rows(stacks: &[Stack], measured: &Figures) -> Vec<BenchRow> {
                 .max_by(f64::total_cmp)
                 .map(|best| row.mbit_s / best)
         };
-        let http = Protocol::Http.name().to_lowercase();
+        let http = TransferProtocol::Http.name().to_lowercase();
         let over = (
             best(Kind::Stock, &row.protocol),
             best(Kind::Ipxe, &row.protocol),
@@ -365,16 +345,6 @@ pub(crate) fn new_table<T: ToString>(head: &[T], numbers: usize) -> Table {
     table
 }
 
-/// A number with about as many digits as are worth reading.
-pub(crate) fn digits(value: f64, significant: i32) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let before_point = value.abs().log10().floor() as i32 + 1;
-    let after_point = usize::try_from(significant - before_point).unwrap_or(0);
-    format!("{value:.after_point$}")
-}
-
 /// The upstream part of a Debian version, without the snapshot it may name.
 #[must_use]
 pub fn short_version(version: &str) -> &str {
@@ -390,7 +360,7 @@ pub(crate) mod tests {
     use wireboot_lab::ip::IpVersion;
     use wireboot_lab::qemu::{Accelerator, Firmware};
 
-    fn stack(id: &str, kind: Kind, protocol: Protocol) -> Stack {
+    fn stack(id: &str, kind: Kind, protocol: TransferProtocol) -> Stack {
         Stack {
             id: id.to_owned(),
             name: "a stack",
@@ -405,11 +375,11 @@ pub(crate) mod tests {
 
     pub(crate) fn report() -> BenchReport {
         let stacks = [
-            stack("wireboot-http", Kind::Wireboot, Protocol::Http),
-            stack("ovmf-http", Kind::Stock, Protocol::Http),
-            stack("ovmf-new-http", Kind::Stock, Protocol::Http),
-            stack("ovmf-tftp", Kind::Stock, Protocol::Tftp),
-            stack("linux-http", Kind::Linux, Protocol::Http),
+            stack("wireboot-http", Kind::Wireboot, TransferProtocol::Http),
+            stack("ovmf-http", Kind::Stock, TransferProtocol::Http),
+            stack("ovmf-new-http", Kind::Stock, TransferProtocol::Http),
+            stack("ovmf-tftp", Kind::Stock, TransferProtocol::Tftp),
+            stack("linux-http", Kind::Linux, TransferProtocol::Http),
         ];
         let warm = Case {
             bytes: 64 * MIB,
@@ -551,20 +521,6 @@ pub(crate) mod tests {
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
-    }
-
-    #[test]
-    fn numbers_keep_their_significant_digits() {
-        assert_eq!(
-            [
-                digits(0.0812, 3),
-                digits(8.61, 3),
-                digits(123.4, 3),
-                digits(6500.4, 3),
-                digits(0.0, 3)
-            ],
-            ["0.0812", "8.61", "123", "6500", "0"]
-        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_lab::guest::Kernel;
 use wireboot_lab::ip::IpVersion;
 use wireboot_lab::loaders;
@@ -99,13 +99,13 @@ impl Start {
 /// What a stack is compared as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// wireboot.efi.
+    /// wireboot.efi: the rows that are ours.
     Wireboot,
     /// The firmware's own.
     Stock,
     /// iPXE of any sort.
     Ipxe,
-    /// An operating system.
+    /// A guest that runs already, and fetches the file as any program does.
     Linux,
     /// What no row is compared with: GRUB.
     Other,
@@ -120,15 +120,15 @@ pub struct Stack {
     pub name: &'static str,
     /// The version of what downloads.
     pub version: String,
-    /// How it downloads.
-    pub protocol: Protocol,
+    /// By which it gets the file; how it comes to run is another matter.
+    pub protocol: TransferProtocol,
     /// The server of the file.
     pub server: Server,
     /// What it is compared as.
     pub kind: Kind,
     /// The program that fetches.
     pub loader: Loader,
-    /// Under which firmware.
+    /// The machine's, which starts the program, or downloads itself.
     pub firmware: Firmware,
 }
 
@@ -140,8 +140,10 @@ impl Stack {
             // Its DHCP names what `wireboot serve` finds to boot.
             _ if matches!(self.server, Server::Wireboot | Server::Card) => &[],
             (Loader::Wireboot { .. }, _) => &[Start::Pxe, Start::Stick],
-            (Loader::Firmware, _) | (Loader::IpxeRom { .. }, Protocol::Http) => &[Start::BuiltIn],
-            (Loader::Ipxe { has_drivers, .. }, Protocol::Http) => {
+            (Loader::Firmware, _) | (Loader::IpxeRom { .. }, TransferProtocol::Http) => {
+                &[Start::BuiltIn]
+            }
+            (Loader::Ipxe { has_drivers, .. }, TransferProtocol::Http) => {
                 if *has_drivers {
                     &[Start::Pxe, Start::Stick]
                 } else {
@@ -184,20 +186,20 @@ pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>)
     let stock = ovmf(Package::installed("ovmf"));
     let wireboot = wireboot(program, stock.as_ref());
     let mut ways = vec![
-        (Protocol::Tftp, Server::Wireboot),
-        (Protocol::Tftp, Server::Atftpd),
-        (Protocol::Http, Server::Nginx),
+        (TransferProtocol::Tftp, Server::Wireboot),
+        (TransferProtocol::Tftp, Server::Atftpd),
+        (TransferProtocol::Http, Server::Nginx),
     ];
     if ip == IpVersion::V4 {
         ways.extend([
-            (Protocol::Tftp, Server::Card),
-            (Protocol::Http, Server::Card),
+            (TransferProtocol::Tftp, Server::Card),
+            (TransferProtocol::Http, Server::Card),
         ]);
     }
     list.add("wireboot", wireboot, &ways);
     let (tftp, http) = (
-        (Protocol::Tftp, Server::Atftpd),
-        (Protocol::Http, Server::Nginx),
+        (TransferProtocol::Tftp, Server::Atftpd),
+        (TransferProtocol::Http, Server::Nginx),
     );
     for (age, package) in [
         ("", Package::installed as fn(&str) -> Result<Package>),
@@ -215,7 +217,7 @@ pub fn all(program: Option<PathBuf>, ip: IpVersion) -> (Vec<Stack>, Vec<Absent>)
         list.add(
             &format!("ovmf{age}"),
             firmware,
-            &[tftp, (Protocol::Tftp, Server::Wireboot), http],
+            &[tftp, (TransferProtocol::Tftp, Server::Wireboot), http],
         );
         let ipxe = |name: &'static str, files: &[&str], has_drivers| {
             let (_, firmware) = stock
@@ -271,7 +273,7 @@ impl List {
         });
     }
 
-    fn add(&mut self, id: &str, stack: Result<Stack>, ways: &[(Protocol, Server)]) {
+    fn add(&mut self, id: &str, stack: Result<Stack>, ways: &[(TransferProtocol, Server)]) {
         match stack {
             Err(error) => self.absent.push(Absent {
                 id: id.to_owned(),
@@ -308,7 +310,7 @@ fn entry(
         id: String::new(),
         name,
         version,
-        protocol: Protocol::Http,
+        protocol: TransferProtocol::Http,
         server: Server::Nginx,
         kind,
         loader,
@@ -400,9 +402,9 @@ mod tests {
             "x-new",
             Ok(stack),
             &[
-                (Protocol::Tftp, Server::Atftpd),
-                (Protocol::Tftp, Server::Wireboot),
-                (Protocol::Http, Server::Nginx),
+                (TransferProtocol::Tftp, Server::Atftpd),
+                (TransferProtocol::Tftp, Server::Wireboot),
+                (TransferProtocol::Http, Server::Nginx),
             ],
         );
         let ids: Vec<_> = list.stacks.iter().map(|stack| stack.id.as_str()).collect();
@@ -427,7 +429,7 @@ mod tests {
             program: program(),
             has_drivers,
         };
-        let (http, tftp) = (Protocol::Http, Protocol::Tftp);
+        let (http, tftp) = (TransferProtocol::Http, TransferProtocol::Tftp);
         let both = [Start::Pxe, Start::Stick];
         assert_eq!(starts(wireboot(), http, Server::Nginx), both);
         assert_eq!(starts(wireboot(), tftp, Server::Wireboot), []);

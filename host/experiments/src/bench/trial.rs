@@ -14,7 +14,7 @@ use super::observe::{Observer, View};
 use super::servers::{BootFile, Servers};
 use super::stacks::{Loader, Server, Stack, Start};
 use crate::grub;
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_lab::ip::{IpVersion, host};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{self, Network, with_prefix};
@@ -47,7 +47,7 @@ pub struct Measured {
 
 /// A download, and what took part in it: it goes on until this value is dropped.
 pub(crate) struct Downloaded {
-    /// What was measured.
+    /// Its time and packets, seen from outside the guest.
     pub measured: Measured,
     /// The card, where it is ours.
     pub nic: Option<Nic>,
@@ -214,12 +214,12 @@ impl BenchTestbed<'_> {
         };
         // PXE over the other version would only lengthen the way to what is measured.
         let http_boot =
-            matches!(stack.loader, Loader::Firmware) && stack.protocol == Protocol::Http;
+            matches!(stack.loader, Loader::Firmware) && stack.protocol == TransferProtocol::Http;
         machine.pxe_only((!http_boot).then_some(self.ip));
         machine.http_boot_ipv6 = http_boot && self.ip == IpVersion::V6;
         match &stack.loader {
             Loader::Firmware => {
-                if stack.protocol == Protocol::Http {
+                if stack.protocol == TransferProtocol::Http {
                     boot.firmware = url;
                 }
             }

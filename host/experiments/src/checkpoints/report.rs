@@ -7,10 +7,9 @@ use serde::Serialize;
 use wireboot_fpdt::BasicBoot;
 
 use super::testbed::BootMethod;
-use crate::bench::problems;
-use crate::bench::report::{FailedTrial, Failure};
+use crate::bench::problems::{self, FailedTrial, Failure};
 use wireboot_lab::host::Host;
-use wireboot_lab::statistics::spread;
+use wireboot_lab::statistics::shown;
 
 /// All boots of one way, in seconds since reset.
 #[derive(Clone, Debug, Serialize)]
@@ -24,7 +23,7 @@ struct Boots {
     apart_ms: Vec<f64>,
 }
 
-/// What was measured.
+/// All boots of a run, by the ways in which they were made.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CheckpointsReport {
     host: Host,
@@ -33,7 +32,6 @@ pub(crate) struct CheckpointsReport {
     failed_trials: Vec<FailedTrial>,
 }
 
-/// The table's columns.
 const COLUMNS: [&str; 6] = [
     "seconds",
     "LoadImage (Time1)",
@@ -102,9 +100,9 @@ impl CheckpointsReport {
                 &boots.start_image_s,
                 &boots.exit_s,
                 &boots.time2_s,
+                &boots.apart_ms,
             ];
-            row.extend(columns.map(|values| spread(values, |value| format!("{value:.2}"))));
-            row.push(spread(&boots.apart_ms, |value| format!("{value:.1}")));
+            row.extend(columns.map(|values| shown(values)));
             row
         })
     }
@@ -146,7 +144,7 @@ pub(super) mod tests {
             load_image_ns: second * 1_000_000_000,
             start_image_ns: (second + 2) * 1_000_000_000,
             exit_entry_ns: 0,
-            exit_ns: (second + 5) * 1_000_000_000 + 250_000_000,
+            exit_ns: (second + 5) * 1_000_000_000 + 240_000_000,
         }
     }
 
@@ -165,8 +163,8 @@ pub(super) mod tests {
         assert_eq!(
             rows,
             [
-                "| disk, GRUB | 5.00 (4.00 to 6.00; 2) | 7.00 (6.00 to 8.00; 2) | 10.25 (9.25 to 11.25; 2) | 5.25 (5.25 to 5.25; 2) | -1.0 (-3.0 to 1.0; 2) |",
-                "| wireboot.efi by PXE, HTTP | 9.00 | 11.00 | 14.25 | 5.25 | 0.0 |",
+                "| disk, GRUB | 5.0 (4.0 to 6.0; 2) | 7.0 (6.0 to 8.0; 2) | 10 (9 to 11; 2) | 5.24 (5.24 to 5.24; 2) | -1.0 (-3.0 to 1.0; 2) |",
+                "| wireboot.efi by PXE, HTTP | 9.0 (1) | 11 (1) | 14 (1) | 5.2 (1) | 0 (1) |",
             ]
         );
         assert_eq!(report.text().lines().count(), 4);

@@ -16,7 +16,6 @@ pub(super) struct Measured {
     pub hertz: u64,
     /// Whether the firmware's network is as it was before.
     pub as_found: bool,
-    /// What was measured.
     pub rungs: Vec<MeasuredRung>,
 }
 
@@ -33,7 +32,7 @@ pub(super) struct MeasuredRung {
     pub samples: Vec<Sample>,
 }
 
-/// What is measured.
+/// What a rung measures. It is compared with the first of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -170,7 +169,7 @@ pub struct Rung {
     pub sender_waited: f64,
     /// The rate in Mbit/s of every round that gave one.
     pub rounds_mbit_s: Vec<f64>,
-    /// The measurement itself.
+    /// The measurement with that rate, in the machine's units.
     pub sample: Sample,
     /// Why the last measurement failed, if one did.
     pub error: Option<String>,

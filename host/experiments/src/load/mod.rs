@@ -26,7 +26,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::bench::twice;
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use client::Wanted;
 use crowd::ClientOutcome;
 use report::{LoadReport, Trial};
@@ -312,8 +312,8 @@ impl LoadTestbed<'_> {
         progress: &AtomicU64,
     ) -> Result<Vec<ClientOutcome>> {
         match kind.protocol() {
-            Protocol::Tftp => crowd::run(self.station, wanted, clients, limit, progress),
-            Protocol::Http => http::run(self.station, wanted, clients, limit, progress),
+            TransferProtocol::Tftp => crowd::run(self.station, wanted, clients, limit, progress),
+            TransferProtocol::Http => http::run(self.station, wanted, clients, limit, progress),
         }
     }
 

@@ -4,8 +4,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::servers::Kind;
-use crate::bench::problems;
-use crate::bench::report::{FailedTrial, Failure};
+use crate::bench::problems::{self, FailedTrial, Failure};
 use wireboot_lab::host::Host;
 use wireboot_lab::statistics::{median, range};
 
@@ -58,7 +57,7 @@ pub(super) fn what(clients: usize, server: Kind) -> String {
 /// Everything that a run found.
 #[derive(Debug, Serialize)]
 pub(super) struct LoadReport {
-    /// Where it ran.
+    /// Where and when it ran, by which command and commit.
     pub host: Host,
     /// The file's size in bytes.
     pub bytes: u64,

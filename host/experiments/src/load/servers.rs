@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{INTERFACE, SERVER};
 use wireboot_lab::packages::Package;
@@ -32,11 +32,9 @@ pub(super) enum Kind {
     Dnsmasq,
     /// atftpd, which knows windows too
     Atftpd,
-    /// tftpd-hpa
     TftpdHpa,
     /// `wireboot serve`, its HTTP
     OursHttp,
-    /// nginx
     Nginx,
 }
 
@@ -48,11 +46,11 @@ impl Kind {
 
     /// What it is asked by.
     #[must_use]
-    pub(super) fn protocol(self) -> Protocol {
+    pub(super) fn protocol(self) -> TransferProtocol {
         if Self::HTTP.contains(&self) {
-            Protocol::Http
+            TransferProtocol::Http
         } else {
-            Protocol::Tftp
+            TransferProtocol::Tftp
         }
     }
 
@@ -66,8 +64,8 @@ impl Kind {
     #[must_use]
     pub(super) fn rival(self) -> Self {
         match self.protocol() {
-            Protocol::Tftp => Self::Atftpd,
-            Protocol::Http => Self::Nginx,
+            TransferProtocol::Tftp => Self::Atftpd,
+            TransferProtocol::Http => Self::Nginx,
         }
     }
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::bench::report::{Failure, short_version};
+use crate::bench::problems::Failure;
+use crate::bench::report::short_version;
 use crate::bench::stacks::{Server, ovmf};
 use wireboot_lab::packages::Package;
 use wireboot_lab::payload::INSTALLER_PACKAGE;

@@ -26,7 +26,7 @@ pub use report::{Figure, LoaderRow, LoadersReport};
 pub use trial::Programs;
 
 use crate::bench::files::MIB;
-use crate::bench::report::{FailedTrial, Failure};
+use crate::bench::problems::{FailedTrial, Failure};
 use crate::bench::trial::BenchTestbed;
 use crate::bench::{stacks, twice};
 use trial::{IP, LoaderTestbed};

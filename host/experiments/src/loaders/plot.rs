@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::report::LoadersReport;
 use crate::bench::plot::{Line, logarithmic};
-use crate::bench::report::digits;
+use wireboot_lab::statistics::digits;
 
 /// Draws, for each loader in warm memory, how many times as fast it is over each network as over the first, stock firmware.
 ///

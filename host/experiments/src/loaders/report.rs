@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use super::catalogue::{Loader, Network, Unit};
 use super::{Figures, Plan};
-use crate::bench::problems;
-use crate::bench::report::{FailedTrial, Failure, digits, new_table};
+use crate::bench::problems::{self, FailedTrial, Failure};
+use crate::bench::report::new_table;
 use wireboot_lab::host::Host;
-use wireboot_lab::statistics::{median, range};
+use wireboot_lab::statistics::{digits, median, range, shown};
 
 /// Everything that was found.
 #[derive(Debug, Serialize)]
 pub struct LoadersReport {
-    /// Where it ran.
+    /// Where and when it ran, by which command and commit.
     pub host: Host,
     /// Size of the file that loaders without one of their own read, in bytes.
     pub bytes: u64,
@@ -85,20 +85,6 @@ impl Figure {
             highest,
             times_stock: BTreeMap::new(),
         })
-    }
-
-    /// The median with its range, and the number of trials.
-    fn cell(&self) -> String {
-        let number = |value| digits(value, 3);
-        match self.n {
-            1 => format!("{} (1)", number(self.median)),
-            n => format!(
-                "{} ({} to {}; {n})",
-                number(self.median),
-                number(self.lowest),
-                number(self.highest)
-            ),
-        }
     }
 }
 
@@ -199,11 +185,10 @@ impl LoadersReport {
                 row.unit.name().to_owned(),
             ];
             let or_none = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
-            cells.extend(
-                self.networks
-                    .iter()
-                    .map(|network| or_none(row.figures.get(network.id).map(Figure::cell))),
-            );
+            cells.extend(self.networks.iter().map(|network| {
+                let figure = row.figures.get(network.id);
+                or_none(figure.map(|figure| shown(&figure.trials)))
+            }));
             cells.extend(self.ratios().iter().map(|(ours, stock)| {
                 let figure = row.figures.get(ours.id);
                 let times = figure.and_then(|figure| figure.times_stock.get(stock.id));
@@ -391,8 +376,8 @@ pub(super) mod tests {
             for part in [
                 "OURS / OLD",
                 "500 (480 to 510; 3)",
-                "10.0 (9.00 to 30.0; 3)",
-                "50.0 (1)",
+                "10 (9 to 30; 3)",
+                "50 (1)",
                 "the grub, cold memory",
                 "Mbit/s",
             ] {

@@ -69,7 +69,7 @@ impl Span {
         &self.watch
     }
 
-    /// When it began.
+    /// When the request came with which it begins, if that was seen.
     pub(super) fn began(&self) -> Option<f64> {
         match self.begin {
             SpanBegin::Asked => self.watch.started(),

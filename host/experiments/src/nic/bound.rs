@@ -1,6 +1,6 @@
 //! What is to be little.
 
-/// What is measured.
+/// What is measured, in the unit of its title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Little {
     /// The share of a processor that a card takes whose guest has nothing to do, in percent.
@@ -20,7 +20,6 @@ pub(super) struct Bound {
     pub most: f64,
 }
 
-/// All of them.
 pub(super) const BOUNDS: [Bound; 2] = [
     Bound {
         id: "idle",

@@ -1,6 +1,6 @@
 //! What is compared with what, and how many times as fast it is to be.
 
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 
 /// One way for a machine's frames, and what is done by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Side {
     /// wireboot.efi downloads from the server in the card.
     Served {
         /// The protocol of the download.
-        protocol: Protocol,
+        protocol: TransferProtocol,
         /// Further arguments of the card.
         arguments: &'static [&'static str],
     },
@@ -140,7 +140,7 @@ const fn same(
 const fn served(
     id: &'static str,
     title: &'static str,
-    protocol: Protocol,
+    protocol: TransferProtocol,
     arguments: &'static [&'static str],
     stack: &'static str,
     floor: f64,
@@ -188,7 +188,7 @@ pub(super) const COMPARISONS: [Comparison; 16] = [
     served(
         "serve-tftp",
         "TFTP, blocks of 1468",
-        Protocol::Tftp,
+        TransferProtocol::Tftp,
         SINGLE,
         "wireboot-tftp-ours",
         1.3,
@@ -196,7 +196,7 @@ pub(super) const COMPARISONS: [Comparison; 16] = [
     served(
         "serve-tftp-chunks",
         "TFTP, blocks of 1468 in chunks",
-        Protocol::Tftp,
+        TransferProtocol::Tftp,
         CHUNKS,
         "wireboot-tftp-ours",
         1.3,
@@ -204,7 +204,7 @@ pub(super) const COMPARISONS: [Comparison; 16] = [
     served(
         "serve-tftp-messages",
         "TFTP, blocks of 65464",
-        Protocol::Tftp,
+        TransferProtocol::Tftp,
         ALL,
         "wireboot-tftp-ours",
         2.0,
@@ -212,7 +212,7 @@ pub(super) const COMPARISONS: [Comparison; 16] = [
     served(
         "serve-http",
         "HTTP",
-        Protocol::Http,
+        TransferProtocol::Http,
         NOT_PLACED,
         "wireboot-http",
         1.3,
@@ -220,7 +220,7 @@ pub(super) const COMPARISONS: [Comparison; 16] = [
     served(
         "serve-http-placed",
         "HTTP, with placement",
-        Protocol::Http,
+        TransferProtocol::Http,
         ALL,
         "wireboot-http",
         2.0,

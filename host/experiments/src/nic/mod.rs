@@ -22,7 +22,7 @@ use clap::Args;
 use nix::unistd::geteuid;
 
 use crate::bench::files::{self, MIB};
-use crate::bench::report::{FailedTrial, Failure};
+use crate::bench::problems::{FailedTrial, Failure};
 use crate::bench::stacks;
 use crate::bench::trial::BenchTestbed;
 use crate::bench::twice;
@@ -191,7 +191,7 @@ pub fn run(arguments: NicArgs) -> Result<()> {
     }
 }
 
-/// What trials found.
+/// What trials have found so far, by the short names of what was measured.
 #[derive(Default)]
 struct Figures {
     /// Of each comparison, ours and theirs.

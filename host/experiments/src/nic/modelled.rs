@@ -15,7 +15,6 @@ pub(super) struct Modelled {
     line: Option<&'static str>,
 }
 
-/// All of them.
 pub(super) const MODELLED: [Modelled; 3] = [
     Modelled {
         id: "model-line",

@@ -10,15 +10,15 @@ use super::bound::{BOUNDS, Bound};
 use super::comparison::{COMPARISONS, Comparison};
 use super::modelled::{MODELLED, Modelled};
 use crate::bench::plot::{Line, logarithmic};
-use crate::bench::problems;
-use crate::bench::report::{FailedTrial, Failure, digits, new_table};
+use crate::bench::problems::{self, FailedTrial, Failure};
+use crate::bench::report::new_table;
 use wireboot_lab::host::Host;
-use wireboot_lab::statistics::{median, range};
+use wireboot_lab::statistics::{digits, median, shown};
 
 /// Everything that one run found.
 #[derive(Debug, Serialize)]
 pub struct NicReport {
-    /// Where it ran.
+    /// Where and when it ran, by which command and commit.
     pub host: Host,
     /// Of the files, in bytes.
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub struct ComparisonRow {
     pub id: &'static str,
     /// In a few words.
     pub title: &'static str,
-    /// What is measured.
+    /// The side of our card, in words.
     pub measured: String,
     /// With what it is compared.
     pub against: String,
@@ -97,7 +97,7 @@ impl ModelRow {
             "datagrams of 1472 bytes with {}: {:.1} Mbit/s by the formula, a live guest {}\n",
             self.arguments,
             self.formula,
-            spread(&self.guest)
+            shown(&self.guest)
         )
     }
 }
@@ -114,16 +114,10 @@ impl BoundRow {
     }
 
     fn line(&self) -> String {
-        let (low, high) = range(&self.values).unwrap_or_default();
-        let middle = median(&self.values).unwrap_or_default();
-        let number = |value| digits(value, 2);
         format!(
-            "{}: {} ({} to {}; {}), at most {} allowed\n",
+            "{}: {}, at most {} allowed\n",
             self.title,
-            number(middle),
-            number(low),
-            number(high),
-            self.values.len(),
+            shown(&self.values),
             self.most
         )
     }
@@ -154,19 +148,12 @@ impl ComparisonRow {
             self.title.to_owned(),
             self.measured.clone(),
             self.against.clone(),
-            spread(&self.ours),
-            spread(&self.theirs),
+            shown(&self.ours),
+            shown(&self.theirs),
             digits(self.ratio, 3),
             digits(self.floor, 3),
         ]
     }
-}
-
-/// Median, lowest and highest, number.
-fn spread(values: &[f64]) -> String {
-    let (low, high) = range(values).unwrap_or_default();
-    let middle = median(values).unwrap_or_default();
-    format!("{middle:.0} ({low:.0} to {high:.0}; {})", values.len())
 }
 
 const HEAD: [&str; 7] = [
@@ -304,7 +291,7 @@ mod tests {
                 row("tap-http", &[1000.0], &[2000.0]),
             ],
             bounds: vec![BoundRow::new(&BOUNDS[0], &[0.1, 0.4, 0.2]).unwrap()],
-            models: vec![ModelRow::new(&MODELLED[0], &[950.0, 940.0, 955.0]).unwrap()],
+            models: vec![ModelRow::new(&MODELLED[0], &[950.0, 949.0, 953.0]).unwrap()],
             failures: vec![Failure {
                 what: "ovmf-tftp".to_owned(),
                 reason: "it never asked".to_owned(),
@@ -327,7 +314,7 @@ mod tests {
             "1.15",
             "0.500",
             "an idle card, % of a processor: 0.20 (0.10 to 0.40; 3), at most 1 allowed",
-            "with --line 1g: 957.1 Mbit/s by the formula, a live guest 950 (940 to 955; 3)",
+            "with --line 1g: 957.1 Mbit/s by the formula, a live guest 950 (949 to 953; 3)",
             "no figure for ovmf-tftp: it never asked",
             "failed in round 2: tap-http: ours: the machine stopped",
         ] {
@@ -335,7 +322,7 @@ mod tests {
         }
         let page = report.markdown();
         assert!(
-            page.contains("| 1000 (1000 to 1000; 1) | 2000 (2000 to 2000; 1) | 0.500 | 1.10 |"),
+            page.contains("| 1000 (1) | 2000 (1) | 0.500 | 1.10 |"),
             "{page}"
         );
         let end = "\n\n### Left out, and failed\n\n- no figure for ovmf-tftp: it never asked\n\

@@ -14,7 +14,7 @@ use crate::bench::card;
 use crate::bench::stacks::Stack;
 use crate::bench::trial::BenchTestbed;
 use crate::ladder;
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_lab::dpdk::Testpmd;
 use wireboot_lab::network::{Network, NetworkOptions};
 use wireboot_lab::nic::Nic;
@@ -90,7 +90,7 @@ impl NicTestbed<'_> {
     }
 
     fn doorbells(&self) -> Result<f64> {
-        let (testbed, protocol) = (&self.testbed, Protocol::Http);
+        let (testbed, protocol) = (&self.testbed, TransferProtocol::Http);
         // The firmware's driver rings for each frame.
         let start = card::by_stick(testbed);
         let (_, nic) = card::download(testbed, protocol, self.bytes, true, POLLS, start)?;

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::KINDS;
 use super::guest::Guest;
 use super::verdict::{QUIET, Verdict};
-use crate::bench::problems;
-use crate::bench::report::{FailedTrial, new_table};
+use crate::bench::problems::{self, FailedTrial};
+use crate::bench::report::new_table;
 use wireboot_lab::host::Host;
 
 /// Everything that one run found.

@@ -34,7 +34,7 @@ const BUS_MASTER: u16 = 1 << 2;
 pub struct SoakTestbed<'a> {
     /// The namespaces in which everything runs.
     pub lab: &'a Lab,
-    /// What is booted.
+    /// The files that the machine boots, and the checksum that the data is to have.
     pub system: System,
     /// The `wireboot` command, which serves.
     pub server: PathBuf,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::Serialize;
 
-use crate::protocol::Protocol;
+use crate::protocol::TransferProtocol;
 use wireboot_lab::Impairment;
 
-/// What goes wrong.
+/// What a boot is disturbed by, or what is unusual about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -35,7 +35,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// Each of them once, for chance to choose among.
     pub const ALL: [Self; 8] = [
         Self::Nothing,
         Self::ServerKilled,
@@ -94,12 +94,12 @@ impl Engines {
 /// One boot, with nothing left to chance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What goes wrong.
+    /// What it is disturbed by.
     pub fault: Fault,
     /// How many engines there are.
     pub engines: Engines,
     /// How the data comes. Kernel and RAM disk come by HTTP.
-    pub protocol: Protocol,
+    pub protocol: TransferProtocol,
     /// Which share of the data has come when the transfer is disturbed, 0 to 1.
     pub at: f64,
     /// How often the cable is pulled.
@@ -131,9 +131,9 @@ impl Plan {
 
     fn with(fault: Fault, mut random: Rng) -> Self {
         let protocol = if random.bool() {
-            Protocol::Http
+            TransferProtocol::Http
         } else {
-            Protocol::Tftp
+            TransferProtocol::Tftp
         };
         let at = between(&mut random, 0.05, 0.8);
         let flaps = random.u32(1..=3);

@@ -59,7 +59,7 @@ poweroff -f
 /// A directory to boot from: `linux`, `system.cpio`, `data.cpio`, `wireboot.efi`, and `wireboot.conf` as the boot wants it.
 #[derive(Debug)]
 pub struct System {
-    /// Where it lies.
+    /// What `wireboot serve` is told to serve.
     pub directory: PathBuf,
     /// The checksum of the data, in hexadecimal.
     pub data: String,

@@ -12,10 +12,9 @@ use super::trial::{
     TCP_RECEIVES, TCP_RECEIVES_BY_SNP, TCP_SENDS, UDP_LOST, UDP_LOST_BEHIND_CABLE, UDP_RECEIVES,
     UDP_SENDS, UDP_SENDS_SMALL,
 };
-use crate::bench::problems;
-use crate::bench::report::FailedTrial;
+use crate::bench::problems::{self, FailedTrial};
 use wireboot_lab::host::Host;
-use wireboot_lab::statistics::{median, spread};
+use wireboot_lab::statistics::{median, shown};
 
 /// What is compared with what, and how many times as much it is to be.
 ///
@@ -38,7 +37,7 @@ const RATIOS: [(&str, &str, Option<f64>); 12] = [
 /// Of datagrams from the server, in percent.
 const MOST_LOST: f64 = 1.0;
 
-/// What was measured.
+/// What all rounds so far have measured, by the names of the figures.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     values: BTreeMap<&'static str, Vec<f64>>,
@@ -86,7 +85,6 @@ struct RatioRow<'a> {
     at_least: Option<f64>,
 }
 
-/// The table's columns.
 const COLUMNS: [&str; 6] = [
     "what", "measured", "against", "that is", "ratio", "at least",
 ];
@@ -174,13 +172,6 @@ impl<'a> ThroughputReport<'a> {
     }
 }
 
-fn shown(values: &[f64]) -> String {
-    spread(values, |value| match value < 10.0 {
-        true => format!("{value:.2}"),
-        false => format!("{value:.0}"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,9 +193,12 @@ mod tests {
         assert_eq!(report.missing(), RATIOS.len() - 1);
         let text = report.markdown();
         let row =
-            "| 1000 (900 to 5000; 3) | Linux, TCP received (-R), Mbit/s | 400 | 2.50 | 2.50 |";
+            "| 1000 (900 to 5000; 3) | Linux, TCP received (-R), Mbit/s | 400 (1) | 2.50 | 2.50 |";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("30 % are lost: 0.50 % behind"), "{text}");
+        assert!(
+            text.contains("30 (1) % are lost: 0.50 (1) % behind"),
+            "{text}"
+        );
         let told = "failed in round 2: HTTP on one processor, Mbit/s: no server\n";
         assert!(report.text().contains(told), "{}", report.text());
         let end = format!("\n\n### Left out, and failed\n\n- {told}");

@@ -58,7 +58,7 @@ pub(super) const UDP_LOST: &str = "UDP received (iperf3 -R), lost, %";
 pub(super) const UDP_LOST_BEHIND_CABLE: &str = "UDP received (iperf3 -R), lost behind the cable, %";
 pub(super) const LINUX_RECEIVES: &str = "Linux, TCP received (-R), Mbit/s";
 
-/// What is booted.
+/// A boot, by what measures in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trial {
     /// doctor.efi measures the ladder's rungs.

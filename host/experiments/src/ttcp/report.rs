@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::trial::{Setup, VERSIONS};
 use wireboot_lab::host::Host;
 use wireboot_lab::ip::IpVersion;
-use wireboot_lab::statistics::{median, spread};
+use wireboot_lab::statistics::{median, shown};
 use wireboot_report::throughput::{Direction, Fit, Throughput, Transport, rate};
 
 /// Bytes of a message with which TCP fills its segments.
@@ -199,7 +199,7 @@ impl TestFigures {
             (Transport::Udp, Direction::Send) => &self.sent_mbit_s,
             _ => &self.mbit_s,
         };
-        let rate = spread(rates, |rate| format!("{rate:.0}"));
+        let rate = shown(rates);
         match median(&self.busy_percent) {
             Some(busy) => format!("{rate}, {busy:.0} %"),
             None => rate,
@@ -332,9 +332,9 @@ mod tests {
         let page = report.markdown();
         let line = page.lines().nth(2).unwrap();
         // TCP by what came, half of what left; datagrams by what left.
-        assert!(line.contains("| 545 (512 to 807; 3), 40 % |"), "{line}");
+        assert!(line.contains("| 540 (510 to 810; 3), 40 % |"), "{line}");
         assert!(
-            line.contains("| 1472 (1472 to 1472; 3), 40 % | 51 (51 to 51; 3), 40 % |"),
+            line.contains("| 1470 (1470 to 1470; 3), 40 % | 51.2 (51.2 to 51.2; 3), 40 % |"),
             "{line}"
         );
         assert!(line.contains("| 1000 + 2.00 |"), "{line}");

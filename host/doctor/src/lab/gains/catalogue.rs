@@ -28,7 +28,7 @@ pub(super) enum ComparedBoots {
 pub(super) const SERVICES: &str = "check cost trace calls=200 rounds=1";
 /// Each boot option, as those before the right one may fail.
 pub(super) const OPTIONS: &str = "boot options=4";
-/// The first option.
+/// The first boot option alone.
 pub(super) const FIRST_OPTION: &str = "boot options=1";
 /// The first option, and how much of the time somebody takes.
 pub(super) const STOLEN: &str = "cost boot calls=200 options=1";

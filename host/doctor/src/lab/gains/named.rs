@@ -197,7 +197,6 @@ impl NamedRow {
     }
 }
 
-/// The table's columns.
 const COLUMNS: [&str; 4] = [
     "faults",
     "findings, with their seconds",

@@ -170,7 +170,6 @@ impl FaultRow {
 /// So far from what was foretold may be what is gained, as a part of it.
 const WITHIN: f64 = 0.25;
 
-/// The table's columns.
 const COLUMNS: [&str; 7] = [
     "fault",
     "seconds from power-on to",

@@ -18,7 +18,7 @@ const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// A segment of full size over IPv4, without options.
 pub(super) const SEGMENT: usize = 1460;
 
-/// The server's address.
+/// The server's address in a version of IP.
 pub(super) fn server(ip: IpVersion) -> IpAddr {
     match ip {
         IpVersion::V4 => SERVER.into(),
