@@ -19,11 +19,11 @@ pub(crate) const FIRMWARE: [(&str, &str); 5] = [
     ("wireboot-planted", "wireboot-planted.efi"),
 ];
 
-/// The most KiB that a program may have: firmware loads them slowly.
+/// The most bytes that a program may have: firmware loads them slowly.
 const SIZES: [(&str, u64); 3] = [
-    ("wireboot.efi", 1000),
-    ("doctor.efi", 1536),
-    ("recorder.efi", 64),
+    ("wireboot.efi", 993_000),
+    ("doctor.efi", 1536 * 1024),
+    ("recorder.efi", 64 * 1024),
 ];
 
 /// Programs with panics on demand, and their names: only for `tests/boots`.
@@ -46,8 +46,26 @@ const PROGRAMS: [&str; 8] = [
     "wireboot",
 ];
 
-/// Builds all of `dist/`. When that fails, no older ones are left to be taken for new.
+/// Builds all of `dist/`, and fails where one of the firmware's programs is larger than it may be. They are there all the same.
 pub(crate) fn all() -> Result<()> {
+    programs()?;
+    SIZES.iter().try_for_each(|(program, most)| {
+        let file = shell::root().join("dist").join(program);
+        check_size(program, fs::metadata(&file)?.len(), *most)
+    })
+}
+
+fn check_size(program: &str, bytes: u64, most: u64) -> Result<()> {
+    ensure!(
+        bytes <= most,
+        "dist/{program} has {bytes} bytes, more than the {most} of SIZES in {}",
+        file!()
+    );
+    Ok(())
+}
+
+/// Builds all of `dist/`, of whatever size. When that fails, no older ones are left to be taken for new.
+pub(crate) fn programs() -> Result<()> {
     let dist = shell::root().join("dist");
     fs::create_dir_all(&dist)?;
     // Beside each other: at the end of a firmware program's build, one processor has nothing to do.
@@ -64,17 +82,6 @@ pub(crate) fn all() -> Result<()> {
         }
     }
     built
-}
-
-/// Builds all, and looks whether the firmware's programs are small enough.
-pub(crate) fn all_small() -> Result<()> {
-    all()?;
-    for (program, most) in SIZES {
-        let file = shell::root().join("dist").join(program);
-        let kib = fs::metadata(&file)?.len().div_ceil(1024);
-        ensure!(kib <= most, "{program} has {kib} KiB, {most} at most");
-    }
-    Ok(())
 }
 
 /// Where the copy is made: another place for each program, `wireboot` and `wireboot.efi`, too, which come at the same time.
@@ -157,25 +164,19 @@ pub(crate) fn all_built() -> bool {
 /// Builds, then boots a virtual machine over the network.
 pub(crate) fn boot(arguments: &[String]) -> Result<()> {
     apt::ensure(apt::BOOT)?;
-    all()?;
+    programs()?;
     lab("boot", arguments)
 }
 
 /// Builds, then measures wireboot beside other network boots.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     apt::ensure(&[apt::BOOT, apt::BENCH].concat())?;
-    all()?;
+    programs()?;
     lab("bench", arguments)
 }
 
-/// Builds, then boots many times, with a fault each.
-pub(crate) fn soak(arguments: &[String]) -> Result<()> {
-    apt::ensure(&[apt::BOOT, apt::EMBEDDING, &[apt::BUSYBOX]].concat())?;
-    all()?;
-    lab("soak", arguments)
-}
-
-fn lab(command: &str, arguments: &[String]) -> Result<()> {
+/// Runs a command of `wireboot lab`.
+pub(crate) fn lab(command: &str, arguments: &[String]) -> Result<()> {
     shell::run(
         shell::command(shell::root().join("dist/wireboot"))
             .args(["lab", command])
@@ -207,5 +208,14 @@ mod tests {
     fn no_two_programs_are_copied_by_one_place() {
         let places: BTreeSet<_> = PROGRAMS.iter().map(|one| beside(Path::new(one))).collect();
         assert_eq!(places.len(), PROGRAMS.len());
+    }
+
+    #[test]
+    fn a_program_that_is_too_large_is_told_with_the_limits_place() {
+        assert!(check_size("a.efi", 1000, 1000).is_ok());
+        let error = check_size("a.efi", 1001, 1000).unwrap_err().to_string();
+        for text in ["dist/a.efi", "1001 bytes", "the 1000 of SIZES", "build.rs"] {
+            assert!(error.contains(text), "{error}");
+        }
     }
 }

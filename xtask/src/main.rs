@@ -15,6 +15,7 @@ mod mutants;
 mod not_run;
 mod results;
 mod shell;
+mod soak;
 mod test;
 mod tool;
 mod uefi;
@@ -51,7 +52,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Build, then boot many times with a fault each (wireboot lab soak)
+    /// Build, then start the server ten times beside each other one, and boot many times with a fault each (wireboot lab soak)
     #[command(disable_help_flag = true)]
     Soak {
         /// Arguments for `wireboot lab soak`
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
         Command::Build => build::all(),
         Command::Boot { arguments } => build::boot(&arguments),
         Command::Bench { arguments } => build::bench(&arguments),
-        Command::Soak { arguments } => build::soak(&arguments),
+        Command::Soak { arguments } => soak::run(&arguments),
         Command::Results { only } => results::run(&only),
         Command::Doctor => results::run(&[String::from("doctor-")]),
         Command::Test { only } => test::run(&only),

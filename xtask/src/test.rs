@@ -78,7 +78,7 @@ const STEPS: &[&[TestStep]] = &[
     }],
     &[TestStep {
         name: "build",
-        run: build::all_small,
+        run: build::all,
     }],
     &[TestStep {
         name: "whole boots",
@@ -203,7 +203,7 @@ fn prepare() -> Result<()> {
 const AT_ONCE: &str = "8";
 
 /// The host's tests of these kinds, of all that it can test. All have the same packages and features, so that nothing is compiled twice.
-fn tests(kinds: &[&str]) -> Command {
+pub(crate) fn tests(kinds: &[&str]) -> Command {
     let mut command = shell::cargo();
     command
         .args(["test", "--workspace", "--all-features", "--no-fail-fast"])

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// The loader whose calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum Command {
     OpenBsd,
     Esxi,
     Limine,
@@ -37,45 +37,46 @@ pub(crate) enum Verb {
     Exit,
 }
 
-const VERBS: [(&str, Verb); 23] = [
-    ("openbsd", Verb::OpenBsd),
-    ("esxi-tftp", Verb::Esxi),
-    ("limine", Verb::Limine),
-    ("netbsd", Verb::NetBsd),
-    ("shim", Verb::Shim),
-    ("wds", Verb::Wds),
-    ("freebsd-snp", Verb::FreeBsdSnp),
-    ("esxi-http", Verb::EsxiHttp),
-    ("grub-http", Verb::GrubHttp),
-    ("shim-http", Verb::ShimHttp),
-    ("freebsd-http", Verb::FreeBsdHttp),
-    ("set-ip", Verb::SetIp),
-    ("show-ip", Verb::ShowIp),
-    ("load-file", Verb::LoadFile),
-    ("no-link", Verb::NoLink),
-    ("drivers-stay", Verb::DriversStay),
-    ("statuses", Verb::Statuses),
-    ("connect", Verb::Connect),
-    ("disconnect", Verb::Disconnect),
-    ("hand-over", Verb::HandOver),
-    ("leave-open", Verb::LeaveOpen),
-    ("start", Verb::Start),
-    ("exit", Verb::Exit),
+const COMMANDS: [(&str, Command); 23] = [
+    ("openbsd", Command::OpenBsd),
+    ("esxi-tftp", Command::Esxi),
+    ("limine", Command::Limine),
+    ("netbsd", Command::NetBsd),
+    ("shim", Command::Shim),
+    ("wds", Command::Wds),
+    ("freebsd-snp", Command::FreeBsdSnp),
+    ("esxi-http", Command::EsxiHttp),
+    ("grub-http", Command::GrubHttp),
+    ("shim-http", Command::ShimHttp),
+    ("freebsd-http", Command::FreeBsdHttp),
+    ("set-ip", Command::SetIp),
+    ("show-ip", Command::ShowIp),
+    ("load-file", Command::LoadFile),
+    ("no-link", Command::NoLink),
+    ("drivers-stay", Command::DriversStay),
+    ("statuses", Command::Statuses),
+    ("connect", Command::Connect),
+    ("disconnect", Command::Disconnect),
+    ("hand-over", Command::HandOver),
+    ("leave-open", Command::LeaveOpen),
+    ("start", Command::Start),
+    ("exit", Command::Exit),
 ];
 
-impl Verb {
+impl Command {
     pub(crate) fn name(self) -> &'static str {
-        let mut verbs = VERBS.iter();
-        verbs
-            .find(|(_, verb)| *verb == self)
+        let mut commands = COMMANDS.iter();
+        commands
+            .find(|(_, command)| *command == self)
             .map_or("", |(name, _)| name)
     }
 }
 
-/// A verb and its file: a name on the boot server, or a URL for HTTP; settings for `set-ip`; empty for `statuses`, `drivers-stay` and `exit`.
+/// A command and its file: a name on the boot server, or a URL for HTTP; settings for `set-ip`; empty for `statuses`, `drivers-stay` and
+/// `exit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
-    pub verb: Verb,
+    pub command: Command,
     pub file: String,
 }
 
@@ -87,14 +88,17 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Job>, String> {
         .filter(|line| !line.is_empty())
         .map(|line| {
             let (name, file) = line.split_once(' ').unwrap_or((line, ""));
-            let found = VERBS.iter().find(|(known, _)| *known == name);
-            let &(_, verb) = found.ok_or_else(|| line.to_string())?;
-            let alone = matches!(verb, Verb::Statuses | Verb::DriversStay | Verb::Exit);
+            let found = COMMANDS.iter().find(|(known, _)| *known == name);
+            let &(_, command) = found.ok_or_else(|| line.to_string())?;
+            let alone = matches!(
+                command,
+                Command::Statuses | Command::DriversStay | Command::Exit
+            );
             if alone != file.is_empty() {
                 return Err(line.to_string());
             }
             let file = file.trim().to_string();
-            Ok(Job { verb, file })
+            Ok(Job { command, file })
         })
         .collect()
 }
@@ -104,16 +108,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_verb_and_its_file() {
+    fn a_line_is_a_command_and_its_file() {
         let jobs = parse("openbsd a/b\n\n statuses ; shim c").unwrap();
         let told: Vec<_> = jobs
             .iter()
-            .map(|job| (job.verb, job.file.as_str()))
+            .map(|job| (job.command, job.file.as_str()))
             .collect();
         let wanted = [
-            (Verb::OpenBsd, "a/b"),
-            (Verb::Statuses, ""),
-            (Verb::Shim, "c"),
+            (Command::OpenBsd, "a/b"),
+            (Command::Statuses, ""),
+            (Command::Shim, "c"),
         ];
         assert_eq!(told, wanted);
     }

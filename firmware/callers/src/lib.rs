@@ -1,7 +1,8 @@
 //! wireboot-callers.efi: makes the calls of boot loaders that Debian does not have, in their order and with their arguments, and tells what
 //! came: bytes, time, SHA-256. It runs over the firmware's network stack and over wireboot's, and knows of neither.
 //!
-//! The jobs are lines of the PE section `.wbconf`, else of the load options (`;` between them): `VERB FILE`, and `statuses` and `exit` alone.
+//! The jobs are lines of the PE section `.wbconf`, else of the load options (`;` between them): `COMMAND FILE`, and `statuses` and `exit`
+//! alone.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -26,7 +27,7 @@ mod tftp;
 mod udp;
 
 use alloc::vec::Vec;
-use jobs::{Job, Verb};
+use jobs::{Command, Job};
 use report::{Failure, tell};
 use uefi::Handle;
 use wireboot_platform::image::LoadedSelf;
@@ -61,41 +62,41 @@ pub fn main() -> Status {
 
 /// Does a job and tells of it. True when it succeeded.
 fn done(job: &Job, device: Handle, clock: Clock) -> bool {
-    let Job { verb, file } = job;
-    let name = verb.name();
-    if *verb == Verb::Statuses {
+    let Job { command, file } = job;
+    let name = command.name();
+    if *command == Command::Statuses {
         return statuses::walk(device, clock);
     }
-    if *verb == Verb::DriversStay {
+    if *command == Command::DriversStay {
         return drivers::stay(device);
     }
-    if *verb == Verb::Exit {
+    if *command == Command::Exit {
         return left_open::exit();
     }
     tell(format_args!("{name} {file} begins"));
     let begin = clock.micros();
-    let result = match verb {
-        Verb::SetIp => settings::set(device, file).map(|()| Vec::new()),
-        Verb::ShowIp => settings::show(device, file).map(|()| Vec::new()),
-        Verb::OpenBsd => base_code::openbsd(device, file),
-        Verb::Esxi => base_code::esxi(device, file),
-        Verb::Limine => base_code::limine(device, file),
-        Verb::NetBsd => snp::netbsd(device, file, clock),
-        Verb::Shim => base_code::shim(device, file),
-        Verb::Wds => udp::wds(device, file, clock),
-        Verb::FreeBsdSnp => snp::freebsd(device, file, clock),
-        Verb::EsxiHttp => http::esxi(device, file, clock),
-        Verb::GrubHttp => http::grub(device, file, clock),
-        Verb::ShimHttp => http::shim(device, file, clock),
-        Verb::FreeBsdHttp => http::freebsd(device, file, clock),
-        Verb::Connect => controllers::connect(device, file),
-        Verb::Disconnect => controllers::disconnect(device, file, clock),
-        Verb::HandOver => controllers::hand_over(device, file, clock),
-        Verb::LeaveOpen => left_open::leave_open(device, file, clock),
-        Verb::Start => left_open::start(device, file),
-        Verb::LoadFile => load_file::start(device, file),
-        Verb::NoLink => no_link::calls(device, file, clock),
-        Verb::Statuses | Verb::DriversStay | Verb::Exit => return false,
+    let result = match command {
+        Command::SetIp => settings::set(device, file).map(|()| Vec::new()),
+        Command::ShowIp => settings::show(device, file).map(|()| Vec::new()),
+        Command::OpenBsd => base_code::openbsd(device, file),
+        Command::Esxi => base_code::esxi(device, file),
+        Command::Limine => base_code::limine(device, file),
+        Command::NetBsd => snp::netbsd(device, file, clock),
+        Command::Shim => base_code::shim(device, file),
+        Command::Wds => udp::wds(device, file, clock),
+        Command::FreeBsdSnp => snp::freebsd(device, file, clock),
+        Command::EsxiHttp => http::esxi(device, file, clock),
+        Command::GrubHttp => http::grub(device, file, clock),
+        Command::ShimHttp => http::shim(device, file, clock),
+        Command::FreeBsdHttp => http::freebsd(device, file, clock),
+        Command::Connect => controllers::connect(device, file),
+        Command::Disconnect => controllers::disconnect(device, file, clock),
+        Command::HandOver => controllers::hand_over(device, file, clock),
+        Command::LeaveOpen => left_open::leave_open(device, file, clock),
+        Command::Start => left_open::start(device, file),
+        Command::LoadFile => load_file::start(device, file),
+        Command::NoLink => no_link::calls(device, file, clock),
+        Command::Statuses | Command::DriversStay | Command::Exit => return false,
     };
     let micros = clock.micros() - begin;
     if result.is_ok() {
@@ -103,7 +104,7 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         tell(format_args!("{name} {file} came"));
     }
     match result {
-        Ok(_) if matches!(verb, Verb::SetIp | Verb::ShowIp) => {
+        Ok(_) if matches!(command, Command::SetIp | Command::ShowIp) => {
             tell(format_args!("{name} {file}: done"));
             true
         }

@@ -35,9 +35,9 @@ pub(crate) fn tell(text: fmt::Arguments<'_>) {
 }
 
 /// A file that came, with the time of the loader's calls.
-pub(crate) fn file(verb: &str, file: &str, bytes: &[u8], micros: u64) {
+pub(crate) fn file(command: &str, file: &str, bytes: &[u8], micros: u64) {
     tell(format_args!(
-        "{verb} {file}: {} bytes in {micros} us, {} Mbit/s, sha256 {}",
+        "{command} {file}: {} bytes in {micros} us, {} Mbit/s, sha256 {}",
         bytes.len(),
         (bytes.len() as u64 * 8).checked_div(micros).unwrap_or(0),
         hex(&Sha256::digest(bytes))

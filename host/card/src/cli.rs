@@ -1,4 +1,4 @@
-//! `wireboot nic`.
+//! `wireboot nic`: a card for virtual machines, with what shows, checks and counts what it does.
 
 mod arguments;
 mod card_args;

@@ -32,7 +32,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Starts the thread.
+    /// Has a thread of its own serve the port's guests.
     ///
     /// # Errors
     /// Those of the kernel's calls.

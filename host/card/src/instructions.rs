@@ -32,7 +32,7 @@ use crate::data_path::DataPath;
 
 pub use self::report::{Counted, InstructionsReport};
 
-/// What is counted.
+/// Whose instructions are counted, and for which traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
@@ -48,8 +48,9 @@ pub enum Subject {
     GuestMessages,
 }
 
-/// Frames that the wire gives the card in a turn, and how often it does.
-const TOGETHER: usize = 43;
+/// Frames that the wire gives the card in a turn.
+const FRAMES_A_TURN: usize = 43;
+/// Turns that are counted.
 const TURNS: usize = 1000;
 /// Bytes of the file that the guest fetches: enough for its beginning not to matter.
 const BYTES: usize = 16 << 20;
@@ -61,7 +62,7 @@ const TURN_MICROS: i64 = 20;
 const MAILBOX: usize = 64;
 /// As `--chunk` is by itself.
 const CHUNKS: Limits<Duration> = Limits {
-    frames: TOGETHER,
+    frames: FRAMES_A_TURN,
     bytes: 65_536,
     wait: Duration::ZERO,
 };
@@ -89,7 +90,7 @@ impl Subject {
     /// What the count is divided by: frames, or bytes of the file.
     fn divisor(self) -> usize {
         if self.is_card() {
-            TOGETHER * TURNS
+            FRAMES_A_TURN * TURNS
         } else {
             BYTES
         }
@@ -115,12 +116,12 @@ fn receive(subject: Subject, turns: usize) -> Result<()> {
     bench.agree(&mut nic)?;
     let mut came = 0;
     for _ in 0..turns {
-        bench.wire_mut().give(TOGETHER);
+        bench.wire_mut().give(FRAMES_A_TURN);
         bench::count_card(&mut bench);
         let sink = |frame: Frame<'_>| came += usize::from(frame.len == LONGEST);
         nic.split().0.burst(usize::MAX, sink)?;
     }
-    let wanted = turns * TOGETHER;
+    let wanted = turns * FRAMES_A_TURN;
     ensure!(came == wanted, "{came} frames came instead of {wanted}");
     bench.check_chunks(subject.chunks().is_some())
 }

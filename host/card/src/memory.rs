@@ -51,7 +51,7 @@ pub(crate) enum MapError {
     Kernel(#[from] rustix::io::Errno),
 }
 
-/// One mapped file.
+/// A part of guest memory, with the mapping of its file.
 #[derive(Debug)]
 struct Region {
     guest: u64,

@@ -35,7 +35,7 @@ pub(crate) struct Offer {
 
 /// What a port is to be.
 pub(crate) struct Plan {
-    /// Where monitors connect.
+    /// The path of the socket that monitors connect to.
     pub socket: PathBuf,
     /// A pair of queues for each.
     pub data_paths: Vec<DataPath>,
@@ -57,7 +57,7 @@ pub(crate) struct Port {
     outages: Outages,
 }
 
-/// A monitor's connection.
+/// A monitor that is connected, and its guest.
 struct Active {
     name: Arc<str>,
     connection: Connection,

@@ -41,9 +41,9 @@ pub(crate) const MOST_ENTRIES: u32 = 1024;
 /// Where frames come from, when a program sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// From the guest.
+    /// The guest sends them, and the wire has not got them yet.
     Guest,
-    /// From the wire.
+    /// They come from the wire, and the guest has not got them yet.
     Wire,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Program {
     pub maps: Vec<Map>,
 }
 
-/// Verified instructions.
+/// The instructions of one hook, verified.
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub instructions: Vec<Instruction>,

@@ -26,11 +26,11 @@ pub(crate) use tap::Tap;
 pub(crate) enum HostWire {
     /// Nothing: what is sent vanishes, and nothing comes.
     None,
-    /// A tap interface.
+    /// A queue of a tap of this host's.
     Tap(Tap),
     /// An interface of this host's.
     Packet(Packet),
-    /// A boot server.
+    /// A boot server in this process.
     Server(Box<ServerWire>),
     /// The other ports of this process.
     Switch(SwitchPort),

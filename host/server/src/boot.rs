@@ -28,7 +28,7 @@ pub(crate) struct Client<'a> {
 /// Where clients find files: the URL that stands before a file's name.
 #[derive(Clone, Debug)]
 pub(crate) struct FileUrls {
-    /// wireboot.conf.
+    /// All of the URL of wireboot.conf.
     pub configuration: String,
     /// `http://SERVER/`, if there is an HTTP server.
     pub http: Option<String>,

@@ -1,4 +1,4 @@
-//! `wireboot serve`.
+//! `wireboot serve`: its arguments, and what is opened before the server runs.
 
 mod address;
 mod start;
@@ -279,7 +279,7 @@ impl ReportsFolder {
         Self::open(path, None)
     }
 
-    /// Where it is.
+    /// Its path, as it was named.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.reports.path()

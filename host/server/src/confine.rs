@@ -200,7 +200,7 @@ pub(crate) struct Needs<'a> {
     pub confined: Confined,
 }
 
-/// Who is confined.
+/// Which process is confined: each has system calls of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confined {
     /// A boot server on a network.

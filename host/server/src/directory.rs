@@ -20,7 +20,7 @@ use crate::boot_conf::{self, BOOT_CONFIGURATION, BOOT_PROGRAM, DOCTOR};
 pub use crate::content::{Content, Lying, OpenError};
 use crate::folder::Folder;
 
-/// The served directory.
+/// The directory that is served, with two programs that may lie elsewhere.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,

@@ -150,7 +150,7 @@ pub struct Event {
     /// Seconds from the request to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// More, for people.
+    /// What the other fields do not say, in words; `None` where they say all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Who wants to know whether it was written.

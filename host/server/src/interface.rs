@@ -11,9 +11,9 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 pub struct Interface {
     /// The system's name for it, such as `eth0`.
     pub name: String,
-    /// Its index (`if_nametoindex`).
+    /// The system's number for it (if_nametoindex(3)).
     pub index: u32,
-    /// Its Ethernet address.
+    /// Its Ethernet address; `None` where it has none of six bytes.
     pub mac: Option<[u8; 6]>,
     /// Its IPv4 addresses with the bits of their networks' prefixes.
     pub addresses: Vec<(Ipv4Addr, u8)>,

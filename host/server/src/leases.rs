@@ -31,7 +31,7 @@ struct Line {
     address: IpAddr,
     /// What the client is known by, in hexadecimal digits.
     client: String,
-    /// Seconds since 1970.
+    /// When it ends, in seconds since 1970.
     until: u64,
 }
 

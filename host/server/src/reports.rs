@@ -60,7 +60,7 @@ const LIMITS: Limits = Limits {
 /// Why a report is not kept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// It is none.
+    /// What came is no report.
     #[error("{0}")]
     NoReport(#[from] ReadError),
     /// Its bytes are no text.

@@ -82,7 +82,7 @@ const STREAK: u32 = 32;
 /// A frame that leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Its first bytes.
+    /// Its headers; of a short frame, all of it.
     pub head: &'a [u8],
     /// What follows `head`; empty where `head` is the whole frame.
     pub payload: Payload<'a>,
@@ -271,7 +271,7 @@ impl Station {
         self.downloads.long = long;
     }
 
-    /// What it serves.
+    /// The directory that its files are from.
     #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory

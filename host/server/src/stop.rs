@@ -17,7 +17,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// True once told.
+    /// True once [`Stop::set`] was called, by whoever shares it.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -215,7 +215,7 @@ fn no_addresses_are_given_beside_another_server() {
         Other::kea,
         Other::isc,
     ];
-    // Ten of each were made by hand.
+    // Ten of each in `make soak`.
     let starts = std::env::var("WIREBOOT_STARTS").map_or(1, |starts| starts.parse().unwrap());
     for start in servers {
         for _ in 0..starts {

@@ -1,16 +1,18 @@
 //! Machines with two network cards, the first of them on a network that has no server, or with other cards than virtio's.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
 use serde_json::json;
 use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
-use wireboot_lab::qemu::RunningMachine;
+use wireboot_lab::qemu::{Disk, RunningMachine};
 
-use crate::fixture::{Fixture, boot_program, expect};
+use crate::fixture::{Fixture, PATIENCE, boot_program, expect};
 use crate::system;
 
 /// QEMU's network that nobody is on.
@@ -59,6 +61,9 @@ pub(crate) fn first_card_without_link(lab: &Lab) -> Result<()> {
     fixture.fetched_right(&mut machine)
 }
 
+/// What is said of the only card, when it has had no link for a while.
+const WAITS: &str = r"wireboot: no link yet on .*; waiting 50 s for it \(Esc leaves\)";
+
 /// Some switches let nothing through for long.
 pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
@@ -67,12 +72,40 @@ pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     let _server = fixture.serve(&[])?;
     let mut machine = fixture.start()?;
     machine.set_link(false)?;
-    expect(
-        &mut machine,
-        r"wireboot: no link yet on .*; waiting 50 s for it \(Esc leaves\)",
-    )?;
+    expect(&mut machine, WAITS)?;
     // Longer than the link of one card among several is waited for at first.
     std::thread::sleep(Duration::from_secs(6));
+    machine.set_link(true)?;
+    fixture.fetched_right(&mut machine)
+}
+
+/// Esc leaves that wait. The firmware's next boot option is another stick with wireboot.efi, which has the cable back.
+pub(crate) fn esc_leaves_the_wait_for_a_link(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    let program = boot_program()?;
+    fixture.boot_from_stick(&program)?;
+    let next = lab.scratch().join("next");
+    let directory = next.join("EFI/BOOT");
+    fs::create_dir_all(&directory)?;
+    fs::copy(&program, directory.join("BOOTX64.EFI"))?;
+    fixture.machine.disks.push(Disk::Directory {
+        path: next,
+        boot_index: Some(2),
+    });
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
+    machine.set_link(false)?;
+    let console = &mut machine.console;
+    let began = console.wait_for(&Regex::new(WAITS)?, PATIENCE)?.time;
+    // On the machine's own keyboard.
+    machine.press(&["esc"])?;
+    let left = Regex::new("wireboot: error: stopped by Esc")?;
+    let left = machine.console.wait_for(&left, PATIENCE)?.time;
+    let waited = left - began;
+    ensure!(waited < 25.0, "it waited for another {waited:.1} s");
+    fixture.fails(&mut machine, &[])?;
+    expect(&mut machine, WAITS)?;
     machine.set_link(true)?;
     fixture.fetched_right(&mut machine)
 }
@@ -172,7 +205,7 @@ pub(crate) fn embedded_first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
         entry("Other", "other", "report http://10.77.0.1/of-one\n"),
     ];
     let directory = &fixture.system.directory;
-    std::fs::copy(directory.join("linux"), directory.join("other"))?;
+    fs::copy(directory.join("linux"), directory.join("other"))?;
     embed::configuration(&boot_program()?, &text.concat(), &program)?;
     fixture.boot_from_stick(&program)?;
     add_first_card(&mut fixture, ELSEWHERE)?;

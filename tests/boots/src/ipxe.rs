@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use wireboot_lab::loaders::newest_snponly;
 use wireboot_lab::netns::Lab;
 
 use crate::fixture::{Fixture, boot_program, expect, faulty_program};
@@ -26,8 +27,8 @@ fn write_script(fixture: &Fixture<'_>, first: &str) -> Result<()> {
 }
 
 /// After the first step, iPXE's network works as it was configured before.
-fn goes_on(fixture: &Fixture<'_>, ipxe: &str, failure: &[&str]) -> Result<()> {
-    let _server = fixture.serve_program(Path::new(ipxe), &[])?;
+fn goes_on(fixture: &Fixture<'_>, ipxe: &Path, failure: &[&str]) -> Result<()> {
+    let _server = fixture.serve_program(ipxe, &[])?;
     let mut machine = fixture.start()?;
     for text in failure {
         expect(&mut machine, text)?;
@@ -48,7 +49,7 @@ pub(crate) fn over_the_firmwares_driver(lab: &Lab) -> Result<()> {
     )?;
     goes_on(
         &fixture,
-        SNPONLY,
+        Path::new(SNPONLY),
         &[
             "driven by virtio-net",
             "the program that started wireboot has the card too",
@@ -66,8 +67,9 @@ pub(crate) fn over_its_own_driver(lab: &Lab) -> Result<()> {
     let card = fixture.machine.network.as_mut().context("a network card")?;
     "e1000e".clone_into(&mut card.model);
     write_script(&fixture, "first.efi http://10.77.0.1/no-such.conf")?;
-    fixture.boot_from_stick(Path::new(IPXE))?;
-    goes_on(&fixture, IPXE, &["driven by e1000e", "no-such.conf.*404"])
+    let ipxe = Path::new(IPXE);
+    fixture.boot_from_stick(ipxe)?;
+    goes_on(&fixture, ipxe, &["driven by e1000e", "no-such.conf.*404"])
 }
 
 /// iPXE drives the card by the firmware's driver, the firmware has put its own protocols on iPXE's interface, and the first step calls that.
@@ -76,9 +78,31 @@ pub(crate) fn over_its_interface(lab: &Lab) -> Result<()> {
     write_script(&fixture, "first.efi nic=snp http://10.77.0.1/no-such.conf")?;
     goes_on(
         &fixture,
-        IPXE,
+        Path::new(IPXE),
         &["driven by the firmware's driver", "no-such.conf.*404"],
     )
+}
+
+/// The newest iPXE, by the firmware's driver. What wireboot tells of its own driver is `driver`.
+fn newest_goes_on(lab: &Lab, options: &str, driver: &str) -> Result<()> {
+    let fixture = Fixture::new(lab)?;
+    let first = format!("first.efi {options}http://10.77.0.1/no-such.conf");
+    write_script(&fixture, &first)?;
+    goes_on(
+        &fixture,
+        &newest_snponly()?,
+        &[r"iPXE [2-9]\.", driver, "no-such.conf.*404"],
+    )
+}
+
+/// Its interface is stopped meanwhile.
+pub(crate) fn newest_over_the_firmwares_driver(lab: &Lab) -> Result<()> {
+    newest_goes_on(lab, "", "driven by virtio-net")
+}
+
+/// Its interface is called.
+pub(crate) fn newest_over_its_interface(lab: &Lab) -> Result<()> {
+    newest_goes_on(lab, "nic=snp ", "driven by the firmware's driver")
 }
 
 /// The first step ends while its driver runs.
@@ -94,5 +118,5 @@ pub(crate) fn after_a_panic(lab: &Lab) -> Result<()> {
             system::OPTIONS
         ),
     )?;
-    goes_on(&fixture, SNPONLY, &["internal error"])
+    goes_on(&fixture, Path::new(SNPONLY), &["internal error"])
 }

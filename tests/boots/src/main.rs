@@ -197,6 +197,10 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("first_card_without_link", cards::first_card_without_link),
     ("link_comes_late", cards::link_comes_late),
+    (
+        "esc_leaves_the_wait_for_a_link",
+        cards::esc_leaves_the_wait_for_a_link,
+    ),
     ("over_an_82574l", cards::over_an_82574l),
     ("over_an_82540em", cards::over_an_82540em),
     (
@@ -335,6 +339,14 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("ipxe_goes_on_over_its_interface", ipxe::over_its_interface),
     ("ipxe_goes_on_after_a_panic", ipxe::after_a_panic),
+    (
+        "newest_ipxe_goes_on_over_the_firmwares_driver",
+        ipxe::newest_over_the_firmwares_driver,
+    ),
+    (
+        "newest_ipxe_goes_on_over_its_interface",
+        ipxe::newest_over_its_interface,
+    ),
     ("shim_and_grub", loaders::shim_and_grub),
     ("grub_by_its_own_means", loaders::grub_by_its_own_means),
     ("shim_and_grub_over_ipv6", loaders::shim_and_grub_over_ipv6),

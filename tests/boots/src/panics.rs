@@ -26,7 +26,7 @@ struct Victim<'lab> {
     /// QEMU's, for a debugger.
     stub: PathBuf,
     /// What the user sees of where the network runs.
-    home: &'static str,
+    location: &'static str,
 }
 
 /// An engine on an AP, as usual.
@@ -53,7 +53,7 @@ fn three_engines<'lab>(lab: &'lab Lab, fault: &str) -> Result<Victim<'lab>> {
 fn victim<'lab>(
     mut fixture: Fixture<'lab>,
     program: PathBuf,
-    home: &'static str,
+    location: &'static str,
     fault: &str,
 ) -> Result<Victim<'lab>> {
     configure(&fixture, &format!("fault={fault}"))?;
@@ -61,7 +61,7 @@ fn victim<'lab>(
         stub: fixture.debugged(),
         fixture,
         program,
-        home,
+        location,
     })
 }
 
@@ -100,7 +100,7 @@ impl Victim<'_> {
         let fixture = &self.fixture;
         let server = fixture.serve_program(&self.program, &[])?;
         let mut machine = fixture.start()?;
-        expect(&mut machine, self.home)?;
+        expect(&mut machine, self.location)?;
         let image = image(&mut machine)?;
         expect(
             &mut machine,
@@ -112,7 +112,7 @@ impl Victim<'_> {
         self.is_out_of_the_image(&self.stub, 1, image)?;
         configure(fixture, "")?;
         let _server = fixture.serve_program(&self.program, &[])?;
-        expect(&mut machine, self.home)?;
+        expect(&mut machine, self.location)?;
         fixture.arrives(&mut machine)
     }
 
@@ -122,7 +122,7 @@ impl Victim<'_> {
         let fixture = &self.fixture;
         let _server = fixture.serve_program(&self.program, &[])?;
         let mut machine = fixture.start()?;
-        expect(&mut machine, self.home)?;
+        expect(&mut machine, self.location)?;
         let image = image(&mut machine)?;
         expect(
             &mut machine,

@@ -1,4 +1,4 @@
-//! `wireboot nic check`.
+//! `wireboot nic check`: what is in a program for the card, or why the card would not run it.
 
 use std::fmt::Write as _;
 use std::fs;

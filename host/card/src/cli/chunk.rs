@@ -1,4 +1,4 @@
-//! `--chunk`.
+//! `--chunk`: how many frames the card gathers in one buffer, and for how long.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;

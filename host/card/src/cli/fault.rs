@@ -1,4 +1,4 @@
-//! What `--fault` says.
+//! `--fault`: what the card does wrong on purpose.
 
 use std::str::FromStr;
 

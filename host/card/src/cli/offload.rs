@@ -1,4 +1,4 @@
-//! `--offload`.
+//! `--offload`: which offloads guests are offered.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! `--poll`.
+//! `--poll`: for how long a card is turned in vain.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;

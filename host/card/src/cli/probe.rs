@@ -1,4 +1,4 @@
-//! `wireboot nic probe`.
+//! `wireboot nic probe`: a look at whoever's card, by being its guest.
 
 use std::fs;
 use std::path::PathBuf;

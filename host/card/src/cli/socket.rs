@@ -1,4 +1,4 @@
-//! `--socket`.
+//! `--socket PATH,queues=N,mac=M,mtu=N`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,11 +12,11 @@ pub(super) const USUAL_MTU: u16 = 1500;
 /// What virtio-net and IPv4 have (virtio 1.2, section 5.1.4.1).
 const MTUS: RangeInclusive<u16> = 68..=65_521;
 
-/// What `--socket` says.
+/// Where a monitor connects, and what is known of its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketArgument {
     pub(super) path: PathBuf,
-    /// Pairs of queues.
+    /// Pairs of queues, from 1 to `MAX_PAIRS`.
     pub(super) queues: usize,
     /// The machine's only address, if it is known.
     pub(super) mac: Option<[u8; 6]>,

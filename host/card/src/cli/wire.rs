@@ -15,7 +15,7 @@ use crate::wires::{Dgram, HostWire, Packet, PortPlan, ServerWire, SwitchPort, Ta
 /// Machines of one card.
 const MAX_PORTS: usize = 16;
 
-/// What `--wire` says.
+/// What is behind a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireArgument {
     /// What is sent vanishes.
@@ -28,7 +28,7 @@ pub enum WireArgument {
     Serve(PathBuf),
     /// A switch between the machines that have it.
     Card,
-    /// Sockets for datagrams.
+    /// Two datagram sockets of this host, a frame in each datagram.
     Dgram {
         /// Where frames for the machine come.
         local: PathBuf,

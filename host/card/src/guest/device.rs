@@ -32,7 +32,7 @@ pub(super) enum Register {
     Common(usize),
     /// Of `struct virtio_net_config`, by its place.
     Device(usize),
-    /// A queue's doorbell.
+    /// The doorbell of a queue, by the queue's number.
     Doorbell(usize),
 }
 

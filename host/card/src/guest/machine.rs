@@ -17,7 +17,7 @@ use crate::vhost::FrontEndError;
 
 /// Commands and events under way.
 const MAILBOX: usize = 64;
-/// The largest file.
+/// Bytes of the largest file that is downloaded.
 const MOST: u64 = 4 << 30;
 /// How long it asks in vain for frames before it rests in between, and how long it rests.
 const SPIN: Duration = Duration::from_micros(200);
@@ -154,7 +154,7 @@ impl<'a> Machine<'a> {
         self.tell(Command::Dhcp { job, request });
     }
 
-    /// Downloads a file.
+    /// Downloads a file, and turns the engine until all of it has come.
     ///
     /// # Errors
     /// [`MachineError`].

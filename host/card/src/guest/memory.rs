@@ -109,7 +109,7 @@ unsafe impl Send for MemfdPool {}
 // SAFETY: as above; what was given is an atomic number.
 unsafe impl Sync for MemfdPool {}
 
-/// Memory for files.
+/// What gives a download its memory: a piece of the pool, to which the card can write.
 pub(super) struct FileMemory(pub Arc<MemfdPool>);
 
 impl FileMemory {

@@ -124,7 +124,7 @@ enum Order {
     Start(PairQueue, RunningRing),
 }
 
-/// Passes them on.
+/// The end of the queue of orders that a session has.
 struct Orders(Sender<Order>);
 
 impl Rings for Orders {

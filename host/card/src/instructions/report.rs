@@ -14,7 +14,7 @@ use super::Subject;
 /// What one subject took.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Counted {
-    /// What was counted.
+    /// Whose instructions these are, and for which traffic.
     pub subject: Subject,
     /// A frame for the card, a byte of the file for the guest.
     pub instructions: f64,

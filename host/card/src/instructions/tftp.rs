@@ -16,7 +16,7 @@ const TRANSFER: u16 = 5000;
 const UDP: u8 = 3;
 const FRAGMENT: u16 = 1480;
 
-/// The server.
+/// A TFTP server with one client and one file, each byte of which is [`Tftp::BYTE`].
 #[derive(Debug)]
 pub(super) struct Tftp {
     bytes: usize,
@@ -27,7 +27,7 @@ pub(super) struct Tftp {
     acknowledged: usize,
     limit: usize,
     client: u16,
-    /// Comes before blocks.
+    /// An answer to ARP, or an OACK, which goes before blocks.
     answer: Option<Vec<u8>>,
     /// The next block, whose payload is always the same.
     packet: Vec<u8>,

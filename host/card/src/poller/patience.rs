@@ -18,9 +18,9 @@ pub(crate) enum Polling {
     /// What past waits teach.
     #[default]
     Learnt,
-    /// For so long.
+    /// As long each time, whatever past waits were like.
     For(Duration),
-    /// It never waits.
+    /// Without end: it never waits.
     Always,
 }
 

@@ -1,4 +1,4 @@
-//! What programs did.
+//! What programs did to frames, in numbers that can be added up.
 
 use std::ops::AddAssign;
 

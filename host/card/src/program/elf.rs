@@ -11,7 +11,7 @@ use super::{Hook, MOST_ENTRIES, MOST_MAPS, Map};
 const MAPS: &str = "maps";
 /// Its fields: type, bytes of a key, bytes of a value, entries, flags; 32 bits each.
 const DEFINITION: usize = 20;
-/// BPF_MAP_TYPE_ARRAY.
+/// BPF_MAP_TYPE_ARRAY of Linux' bpf.h, the one type that there is here.
 const ARRAY: u32 = 2;
 /// A 64-bit immediate is a symbol's place.
 const R_BPF_64_64: u32 = 1;
@@ -59,7 +59,7 @@ pub(crate) enum ElfError {
 /// What a file holds.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// By hook.
+    /// The instructions at each [`Hook`]; none where there is no section for it.
     pub hooks: [Option<Vec<Instruction>>; 2],
     pub maps: Vec<Map>,
 }

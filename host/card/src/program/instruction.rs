@@ -12,7 +12,7 @@ pub(super) const EXIT: u8 = 0x95;
 pub(super) const X: u8 = 0x08;
 /// In LDDW's source: the immediate is the number of a map.
 pub(super) const MAP: u8 = 1;
-/// The stack's end.
+/// R10, the register with the address of the stack's end. It can only be read.
 pub(super) const FRAME_POINTER: u8 = 10;
 /// `bpf_map_lookup_elem`, the one function that programs can call.
 pub(super) const LOOKUP: i32 = 1;
@@ -71,7 +71,7 @@ pub(crate) struct Instruction {
 }
 
 impl Instruction {
-    /// Takes any bytes.
+    /// The fields of any eight bytes: whether that is an instruction is not looked at.
     pub(super) fn parse([opcode, registers, o0, o1, i0, i1, i2, i3]: [u8; LEN]) -> Self {
         Self {
             opcode,

@@ -45,7 +45,7 @@ pub(crate) enum Wild {
 }
 
 impl Wild {
-    /// Kinds there are.
+    /// [`Self::kind`] is below that.
     pub(crate) const KINDS: usize = 7;
 
     pub(crate) fn kind(self) -> usize {

@@ -12,7 +12,7 @@ const WIDTH: usize = 80;
 /// One figure or word.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
-    /// Nothing is known.
+    /// Nothing is known: `-` for people, null for programs.
     None,
     /// To be read by people.
     Words(String),

@@ -28,7 +28,6 @@ pub(crate) enum ConnectionError {
     /// It takes no replies.
     #[error("the monitor does not read its replies")]
     Stuck,
-    /// The kernel's error.
     #[error("the connection with the monitor: {0}")]
     Kernel(#[from] Errno),
 }
@@ -41,7 +40,7 @@ pub(crate) struct Message {
     pub number: u32,
     /// The monitor wants to know whether it could be done.
     pub need_reply: bool,
-    /// Descriptors, in order.
+    /// The descriptors that came with it, in the order of the message.
     pub fds: Vec<OwnedFd>,
 }
 
@@ -125,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request.
+    /// Answers the request of that number. Nothing waits for the monitor to read it.
     pub(crate) fn reply(&self, request: u32, payload: &[u8]) -> Result<(), ConnectionError> {
         let header = Header::reply(request, payload.len());
         let parts = [IoSlice::new(&header), IoSlice::new(payload)];

@@ -41,9 +41,9 @@ pub(crate) enum FrontEndError {
 pub(crate) struct Offered {
     /// Feature bits, vhost-user's own among them.
     pub features: u64,
-    /// Protocol features.
+    /// Bits of protocol features; 0 from a card without any.
     pub protocol: u64,
-    /// Pairs of queues.
+    /// Pairs of queues, at most; 1 from a card that does not tell.
     pub pairs: u64,
 }
 

@@ -99,9 +99,9 @@ impl Header {
 /// A part of guest memory, as the monitor tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryRegion {
-    /// Guest physical address.
+    /// Where it begins for the guest: a guest physical address.
     pub guest: u64,
-    /// Bytes.
+    /// Its length in bytes.
     pub len: u64,
     /// The same place in the monitor's own memory, by which it tells where rings are.
     pub user: u64,
@@ -112,9 +112,9 @@ pub(crate) struct MemoryRegion {
 /// One of the descriptors that a ring has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingEvent {
-    /// The guest's doorbell.
+    /// The guest rings it when there is something new in the ring.
     Kick,
-    /// The guest's interrupt.
+    /// The card interrupts the guest by it.
     Call,
     /// Tells the monitor that the ring is broken.
     Error,

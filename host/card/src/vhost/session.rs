@@ -22,7 +22,7 @@ pub(crate) trait Rings {
     fn set_memory(&mut self, memory: Option<Mapping>);
     /// What was agreed on with the guest, for queues that start from here on. None runs.
     fn agree(&mut self, features: u64);
-    /// Starts a queue.
+    /// Starts a queue that does not run, with the memory and the features that were told last.
     fn start(&mut self, queue: PairQueue, ring: RunningRing);
     /// Has a running queue call by another descriptor, or by none.
     fn set_call(&mut self, queue: PairQueue, call: Option<OwnedFd>);
@@ -33,7 +33,7 @@ pub(crate) trait Rings {
 /// One of a guest's queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PairQueue {
-    /// From 0 on.
+    /// The number of its pair, from 0 on.
     pub pair: usize,
     pub queue: Queue,
 }
@@ -57,9 +57,9 @@ impl PairQueue {
 #[derive(Debug)]
 pub(crate) struct RunningRing {
     pub start: RingStart,
-    /// The guest's doorbell.
+    /// Readable when the guest has rung.
     pub kick: OwnedFd,
-    /// Calls the guest.
+    /// Interrupts the guest; none where that only polls.
     pub call: Option<OwnedFd>,
     /// Tells the monitor that the ring is broken.
     pub error: Option<OwnedFd>,
@@ -100,7 +100,7 @@ pub(crate) enum SessionError {
     Kernel(#[from] Errno),
 }
 
-/// What to answer.
+/// What the monitor is told in answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Nothing,

@@ -33,7 +33,7 @@ pub(super) fn call(fd: RawFd, number: c_ulong, argument: *mut c_void) -> io::Res
     }
 }
 
-/// The interface's MTU.
+/// The longest packet of the interface, in bytes without the Ethernet header.
 pub(super) fn mtu(name: &str) -> io::Result<usize> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut request = request(name);

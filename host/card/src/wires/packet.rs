@@ -45,7 +45,7 @@ pub(crate) enum PacketError {
     Kernel { name: String, error: io::Error },
 }
 
-/// A packet socket.
+/// A packet socket (packet(7)) at an interface.
 #[derive(Debug)]
 pub(crate) struct Packet {
     name: String,

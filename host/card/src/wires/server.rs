@@ -15,7 +15,7 @@ use wireboot_server::station::{Cut, Frame, Longest, MTU, Partial, Piece, Station
 use self::cold::{ColdFiles, HostFiles, NotThere};
 use crate::memory::{MAX_SPANS, Mapping};
 
-/// Link header.
+/// Bytes of an Ethernet header.
 const LINK: usize = 14;
 /// Bytes of a UDP header.
 const UDP_HEADER: usize = 8;

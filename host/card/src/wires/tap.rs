@@ -48,7 +48,7 @@ pub(crate) enum TapError {
     Kernel { name: String, error: io::Error },
 }
 
-/// An open tap.
+/// An open queue of a tap.
 #[derive(Debug)]
 pub(crate) struct Tap {
     name: String,

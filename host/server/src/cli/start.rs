@@ -517,7 +517,7 @@ fn arp(
     }
 }
 
-/// `http://HOST[:PORT]`.
+/// The HTTP server's URL up to the path: `http://HOST[:PORT]`.
 pub(super) fn http(args: &ServeArgs, host: &str) -> String {
     match args.http_port {
         80 => format!("http://{host}"),

@@ -454,7 +454,7 @@ fn client_name(message: &Message) -> String {
     hardware_address(&message.chaddr)
 }
 
-/// `52:54:00:12:34:56`.
+/// The bytes as people write an address: `52:54:00:12:34:56`.
 pub(crate) fn hardware_address(bytes: &[u8]) -> String {
     let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     bytes.join(":")

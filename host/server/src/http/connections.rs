@@ -32,7 +32,7 @@ struct Open {
 enum ConnectionState {
     /// It waits for its client to ask.
     Idle,
-    /// It is answered.
+    /// Its request is being answered.
     Answered,
     /// It has given way, and ends.
     Closed,

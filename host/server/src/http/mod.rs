@@ -203,7 +203,7 @@ impl HttpServer {
     }
 }
 
-/// A client's connection.
+/// A connection of a client's, served by a thread of its own.
 struct Connection {
     stream: TcpStream,
     client: SocketAddr,
@@ -416,6 +416,7 @@ mod tests {
     /// A server of a directory that holds the file `file` of so many bytes.
     struct Bench {
         address: SocketAddr,
+        service: Arc<Service>,
         stop: Stop,
         folder: tempfile::TempDir,
     }
@@ -435,6 +436,7 @@ mod tests {
             let server = server.unwrap();
             let bench = Self {
                 address: server.local_addr().unwrap(),
+                service: server.service.clone(),
                 stop: Stop::default(),
                 folder,
             };
@@ -487,9 +489,12 @@ mod tests {
         assert!(head(&mut busy, "GET /file HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
         let mut asked = bench.connect();
         assert!(head(&mut asked, request).starts_with("HTTP/1.1 200 "));
-        let silent = bench.connect();
+        let mut silent = bench.connect();
         // Nobody waits for a place, so all stay.
-        std::thread::sleep(10 * MAKING_ROOM);
+        silent.set_read_timeout(Some(10 * MAKING_ROOM)).unwrap();
+        let ended = silent.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(ended, Err(io::ErrorKind::WouldBlock));
+        silent.set_read_timeout(Some(LONG)).unwrap();
         assert!(head(&mut asked, request).starts_with("HTTP/1.1 200 "));
         let mut idle = VecDeque::from([silent, asked]);
         for _ in 0..10 {
@@ -699,19 +704,28 @@ mod tests {
     #[test]
     fn who_sends_slowly_over_many_connections_keeps_no_others_out() {
         let bench = Bench::new(1, PATIENT);
-        let head = "POST /report HTTP/1.1\r\nContent-Length: 12\r\n\r\n";
-        let slow: Vec<_> = (0..8)
-            .map(|_| {
-                let mut stream = from(&bench, 2);
-                stream.write_all(head.as_bytes()).unwrap();
-                stream.write_all(b"{").unwrap();
-                stream
-            })
-            .collect();
-        std::thread::sleep(Duration::from_millis(50));
-        let said = answer(&bench, format!("{head}{{\"schema\":1}}").as_bytes());
+        let post =
+            |fields: &str| format!("POST /report HTTP/1.1\r\nContent-Length: 12\r\n{fields}\r\n");
+        // The first of them has the host's permit when it is told to go on.
+        let mut first = from(&bench, 2);
+        let told = head(&mut first, &post("Expect: 100-continue\r\n"));
+        assert!(told.starts_with("HTTP/1.1 100 "), "{told}");
+        first.write_all(b"{").unwrap();
+        let mut slow = vec![first];
+        for _ in 1..8 {
+            let mut stream = from(&bench, 2);
+            stream.write_all(post("").as_bytes()).unwrap();
+            stream.write_all(b"{").unwrap();
+            slow.push(stream);
+        }
+        let (host, began) = (Ipv4Addr::new(127, 0, 0, 2).into(), Instant::now());
+        while bench.service.connections.of_host(host) < slow.len() {
+            assert!(began.elapsed() < LONG, "not all are taken");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let whole = post("") + r#"{"schema":1}"#;
+        let said = answer(&bench, whole.as_bytes());
         assert!(said.starts_with("HTTP/1.1 201 "), "{said}");
-        drop(slow);
     }
 
     #[test]

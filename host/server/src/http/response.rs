@@ -24,7 +24,7 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) enum Body {
     Empty,
-    /// Words for people.
+    /// Why a request is refused, or under which name a report is kept.
     Text(String),
     /// These bytes of the file.
     Part(Content, Range<u64>),

@@ -60,7 +60,7 @@ pub struct LadderServer {
 type Last = Option<(SocketAddr, Request, Answer)>;
 
 impl LadderServer {
-    /// Binds the port.
+    /// Binds the port. Machines of these networks are served, each when it has its turn.
     ///
     /// # Errors
     /// When the port is in use.
@@ -234,7 +234,7 @@ impl LadderServer {
     }
 }
 
-/// What has left.
+/// What has left for a request.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     datagrams: u64,

@@ -44,7 +44,7 @@ struct Download {
     ours: SocketAddr,
     name: String,
     sender: Sender,
-    /// The OACK packet.
+    /// The OACK packet; empty where none is sent.
     options: Vec<u8>,
     /// Told of at its first block.
     start: Option<Event>,
@@ -255,7 +255,7 @@ impl Downloads {
         self.all.get_mut(index).map(|download| &mut download.held)
     }
 
-    /// Frames that wait.
+    /// The frames of all transfers whose payload is not there yet.
     pub(super) fn held(&mut self) -> impl Iterator<Item = &mut Held> {
         self.all
             .iter_mut()
@@ -283,7 +283,7 @@ impl Download {
     }
 }
 
-/// An ERROR packet.
+/// The frame of an ERROR packet.
 fn error(host: &StationHost, from: SocketAddr, to: Peer, code: ErrorCode, text: &str) -> Vec<u8> {
     let mut packet = Vec::new();
     let text = text.as_bytes();

@@ -254,7 +254,7 @@ impl Exchanges {
         self.all.get_mut(index).map(|exchange| &mut exchange.held)
     }
 
-    /// Frames that wait.
+    /// The frames of all connections whose payload is not there yet.
     pub(super) fn held(&mut self) -> impl Iterator<Item = &mut Held> {
         self.all
             .iter_mut()

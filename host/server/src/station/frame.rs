@@ -27,7 +27,6 @@ const ICMPV6_CHECKSUM: usize = 2;
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 
-/// An Ethernet address.
 pub(super) type Mac = [u8; 6];
 
 /// A client's end, and the station behind it on the link.
@@ -284,7 +283,7 @@ pub(super) fn neighbour(mac: Mac, from: Ipv6Addr, to: Peer, message: &[u8]) -> V
     frame
 }
 
-/// A datagram, whole.
+/// The frame of a UDP datagram, its checksums complete.
 pub(super) fn datagram(mac: Mac, from: SocketAddr, to: Peer, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(LINK + IPV6 + UDP + payload.len());
     let partial = udp_headers(&mut frame, mac, from, to, payload.len());

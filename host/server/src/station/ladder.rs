@@ -29,7 +29,7 @@ pub(super) struct LadderSender {
     parts: VecDeque<Part>,
 }
 
-/// Datagrams under way.
+/// The datagrams of one request, while they leave.
 #[derive(Debug)]
 struct Flood {
     request: Request,

@@ -27,13 +27,13 @@ impl Part {
 /// A piece of a frame's payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Piece<'a> {
-    /// Bytes in memory.
+    /// Bytes that are in memory.
     Bytes(&'a [u8]),
     /// Bytes of a file.
     File {
         /// The file to read from.
         content: &'a Content,
-        /// Where they begin.
+        /// Where they begin in the file, in bytes.
         offset: u64,
         /// How many bytes, at least 1.
         len: usize,

@@ -114,7 +114,7 @@ impl ReportUpload {
 
 /// What is said to a report, so far.
 pub(super) enum ReportAnswer {
-    /// Nothing yet.
+    /// Nothing yet: it is coming, or being written.
     Later,
     /// Nothing: its client has gone.
     None,

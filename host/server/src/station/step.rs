@@ -15,6 +15,6 @@ pub(super) enum FlowStep {
     },
     /// Nothing before something comes, or this moment.
     Nothing(Option<Instant>),
-    /// It is over.
+    /// It is over, and the flow can be forgotten.
     Over,
 }

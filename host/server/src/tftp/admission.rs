@@ -21,7 +21,7 @@ const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
 /// When all slots are taken and others wait, a client that has not acknowledged [`LEAST`] bytes in this time loses its slot.
 const SLOW: Duration = Duration::from_secs(120);
 const LEAST: u64 = 256 * 1024;
-/// Requests that wait.
+/// Requests that wait for a slot. One that comes then is dropped.
 const MAX_WAITING: usize = 4096;
 
 /// The slots that are taken.
@@ -63,7 +63,7 @@ impl Taken {
 /// What became of a request for a slot.
 #[derive(Debug)]
 pub(super) enum Claim {
-    /// It has one.
+    /// It has one, until this is dropped.
     Granted(TransferSlot),
     /// The client has one already, or waits for it.
     Repeated,

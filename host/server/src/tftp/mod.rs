@@ -58,7 +58,7 @@ struct Service {
 }
 
 impl TftpServer {
-    /// Binds the port.
+    /// Binds the port of the configuration.
     ///
     /// # Errors
     /// When the port is in use or needs a permission that is not there.
@@ -237,7 +237,7 @@ impl Refusal {
 pub(crate) enum TftpAnswer<'a> {
     /// A transfer of this file.
     Serve(Request<'a>, Content),
-    /// An ERROR packet.
+    /// An ERROR packet with this code and text; `name` is the file's, for the log.
     Refuse {
         code: ErrorCode,
         text: String,

@@ -1,4 +1,4 @@
-//! What instructions do.
+//! Programs that run: their arithmetic, their memory and their maps.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

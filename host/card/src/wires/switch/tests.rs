@@ -18,7 +18,6 @@ fn machines(count: usize) -> Vec<Machine> {
     machines_of(&vec![1500; count])
 }
 
-/// With these MTUs.
 fn machines_of(mtus: &[u16]) -> Vec<Machine> {
     let plan = |mtu: &u16| PortPlan {
         mtu: *mtu,

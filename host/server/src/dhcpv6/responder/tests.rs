@@ -361,7 +361,7 @@ fn renew_and_rebind_extend_what_is_there() {
     }
 }
 
-/// Section 18.3.3.
+/// RFC 8415, section 18.3.3.
 #[test]
 fn confirm_tells_whether_addresses_fit_the_link() {
     let mut responder = responder();
@@ -408,7 +408,7 @@ fn release_and_decline_end_a_binding() {
     }
 }
 
-/// Section 16.
+/// RFC 8415, section 16.
 #[test]
 fn messages_that_a_server_discards() {
     use MessageType::*;
