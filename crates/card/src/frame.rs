@@ -18,7 +18,7 @@ pub(crate) enum Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ip {
     pub version: Version,
-    /// Its first byte.
+    /// Where its first byte is in the frame.
     pub at: usize,
     /// The first byte behind it and its options; extension headers are behind it.
     pub end: usize,

@@ -73,7 +73,7 @@ impl AddAssign for PacedCounters {
 }
 
 impl PacedCounters {
-    /// All of them.
+    /// Lost for any of these reasons.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.line_lost + self.line_too_long + self.no_room + self.wire_lost + self.forgotten

@@ -39,11 +39,11 @@ pub(crate) enum Direction {
 pub struct RingLayout {
     /// Entries of each table: a power of two, at most [`MAX_RING`].
     pub size: u16,
-    /// The descriptor table.
+    /// The descriptor table (virtio 1.2, section 2.7.5): a multiple of 16.
     pub descriptors: u64,
-    /// The available ring.
+    /// The available ring, which the guest writes (section 2.7.6): a multiple of 2.
     pub available: u64,
-    /// The used ring.
+    /// The used ring, which the card writes (section 2.7.8): a multiple of 4.
     pub used: u64,
 }
 

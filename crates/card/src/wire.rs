@@ -47,7 +47,7 @@ pub trait Wire<M> {
 /// What a wire has for the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Nothing has come.
+    /// Nothing has come, and the room is still the guest's.
     Nothing,
     /// A unit is in the room.
     Unit {

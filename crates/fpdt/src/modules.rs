@@ -17,7 +17,7 @@ const NAME: usize = 34;
 /// What is done with a module of the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
-    /// It is loaded.
+    /// It is read into memory, and made ready to run.
     LoadImage,
     /// Its entry point runs.
     StartImage,

@@ -13,7 +13,7 @@ pub enum Error {
     /// The control connection broke.
     #[error("the control connection, {0}: {1}")]
     Control(&'static str, NetError),
-    /// A stream broke.
+    /// One of the streams that carry the test's data broke.
     #[error("a stream of data: {0}")]
     Stream(NetError),
     /// The server does not answer the first datagram of a stream.
@@ -25,7 +25,7 @@ pub enum Error {
     /// It serves somebody else.
     #[error("the server is busy with another test; try again when that has ended")]
     Busy,
-    /// It was stopped.
+    /// Whoever runs the server stopped it during the test.
     #[error("the server was stopped during the test")]
     Terminated,
     /// It says that it failed.
@@ -52,7 +52,7 @@ pub enum Error {
     /// Results that are none.
     #[error("the server's results are not understood: {0}")]
     Results(String),
-    /// Nothing came through.
+    /// Nothing came through for so many seconds.
     #[error("nothing came through for {0} s")]
     Stalled(u64),
     /// Segments or datagrams of a size that the path does not take.

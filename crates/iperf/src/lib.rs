@@ -37,5 +37,5 @@ pub use client::{Watch, run};
 pub use error::Error;
 pub use test::{Limit, Test};
 
-/// The server's port.
+/// The server's port, of the control connection and of the streams.
 pub const PORT: u16 = 5201;

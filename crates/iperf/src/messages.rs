@@ -97,7 +97,7 @@ pub(crate) struct StreamResults {
 }
 
 impl Results {
-    /// As a message.
+    /// As it is sent: JSON, behind its length in four bytes.
     pub(crate) fn framed(&self) -> Vec<u8> {
         framed(self)
     }

@@ -172,7 +172,7 @@ pub enum SendError {
     /// The frame is longer than a transmit buffer, or is to be cut and longer than the device does that.
     #[error("the frame is longer than the link allows")]
     TooLong,
-    /// The device failed.
+    /// The device failed, and is of no more use.
     #[error(transparent)]
     Fault(#[from] Fault),
 }

@@ -140,7 +140,7 @@ struct VirtioModelState {
     lied: bool,
     /// The driver has set DRIVER_OK, and no reset was obeyed since.
     running: bool,
-    /// It was running until the reset, and nothing was begun since: engines on other processors may not know yet.
+    /// It was running until the reset, and nothing was begun since: engines on other APs (application processors) may not know yet.
     ended: bool,
     status: u8,
     device_feature_select: u32,

@@ -13,13 +13,13 @@ use core::ptr::NonNull;
 pub trait Registers {
     /// Size in bytes.
     fn len(&self) -> usize;
-    /// Reads 8 bits.
+    /// Reads 8 bits, the byte at `offset`.
     fn read8(&self, offset: usize) -> u8;
     /// Reads 16 bits, little endian; `offset` is a multiple of 2.
     fn read16(&self, offset: usize) -> u16;
     /// Reads 32 bits, little endian; `offset` is a multiple of 4.
     fn read32(&self, offset: usize) -> u32;
-    /// Writes 8 bits.
+    /// Writes 8 bits, the byte at `offset`.
     fn write8(&self, offset: usize, value: u8);
     /// Writes 16 bits, little endian; `offset` is a multiple of 2.
     fn write16(&self, offset: usize, value: u16);
@@ -63,7 +63,7 @@ pub enum PlatformError {
 pub trait PciFunction {
     /// Memory for the device.
     type Dma: DmaMemory;
-    /// A mapped BAR.
+    /// The registers behind a BAR, mapped into the processor's addresses.
     type Bar: Registers;
 
     /// Reads 32 bits of configuration space at `offset`, a multiple of 4 below 256.

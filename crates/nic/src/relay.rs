@@ -1,7 +1,8 @@
-//! A NIC whose driver can only be called on one processor, for an engine on another: its frames pass through rings.
+//! A NIC whose driver can only be called on the BSP (bootstrap processor), for an engine on an AP (application processor): its frames pass
+//! through rings.
 //!
 //! ```text
-//! the driver's processor                    the engine's processor
+//! BSP                                       AP
 //! N ── DriverEnd::turn ──> units ─────────> EngineEnd (a Nic) ── burst ──> engine
 //!                     <── frames to send ──     └──────── send <──
 //! ```

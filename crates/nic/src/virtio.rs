@@ -1,7 +1,8 @@
 //! virtio-net (virtio 1.2, section 5.1) over PCI, in poll mode: no interrupts, a doorbell only when the device asks for one.
 //!
-//! A NIC is a pair of one receive and one transmit queue. Where the device has several pairs, each further one is a NIC of its own for a
-//! processor of its own ([`VirtioNet::with_pairs`], [`VirtioPair`]): on the way of a packet they share nothing that is written.
+//! A NIC is a pair of one receive and one transmit queue. Where the device has several pairs, each further one is a NIC of its own for an
+//! AP (application processor) of its own ([`VirtioNet::with_pairs`], [`VirtioPair`]): on the way of a packet they share nothing that is
+//! written.
 //!
 //! ```text
 //!   VirtioNet            VirtioPair           VirtioPair
@@ -166,7 +167,7 @@ pub enum SpreadError {
     /// The device will not: it goes on as before.
     #[error("the network card refuses to use {0} queue pairs")]
     Refused(usize),
-    /// The device failed.
+    /// The device failed, and is of no more use.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -174,7 +175,7 @@ pub enum SpreadError {
 /// A virtio-net device in use, and its first queue pair. Dropping it resets the device.
 ///
 /// It is the one to stop, to drop and to tell how many pairs are used. It should go last: memory that a [`VirtioPair`] still holds
-/// when it is dropped is lost, as a pair on another processor could not give it back.
+/// when it is dropped is lost, as a pair on another AP could not give it back.
 pub struct VirtioNet<P: PciFunction> {
     queues: Queues,
     /// The other pairs, until they are taken.

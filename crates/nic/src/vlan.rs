@@ -95,7 +95,7 @@ impl<N> Vlan<N> {
         &mut self.nic
     }
 
-    /// The NIC itself.
+    /// Gives the NIC back, without the VLAN.
     pub fn into_nic(self) -> N {
         self.nic
     }

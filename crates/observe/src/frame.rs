@@ -19,7 +19,7 @@ const IPV6: u16 = 0x86dd;
 const LLDP: u16 = 0x88cc;
 const SLOW_PROTOCOLS: u16 = 0x8809;
 
-/// An Ethernet address.
+/// An Ethernet address. Shown in hexadecimal, with colons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mac(pub [u8; 6]);
 
@@ -56,12 +56,12 @@ impl LinkType {
     }
 }
 
-/// A captured frame.
+/// What is read of a captured frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// Who sent it, where the capture tells.
     pub source: Option<Mac>,
-    /// What it carries.
+    /// What it carries; [`Content::Other`] where that tells nothing of a boot.
     pub content: Content<'a>,
 }
 

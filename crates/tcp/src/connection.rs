@@ -63,7 +63,7 @@ pub struct Connection {
     pub(crate) reply: Option<Reply>,
     challenges: u32,
     challenged: Instant,
-    /// When TIME-WAIT ends.
+    /// When TIME-WAIT ends; `None` in every other state.
     pub(crate) ends: Option<Instant>,
     /// When the oldest segment under way was sent for the first time.
     pub(crate) waiting_since: Option<Instant>,

@@ -39,7 +39,7 @@ pub struct Transmit {
     pub ack: u32,
     /// Control bits.
     pub flags: Flags,
-    /// The window field.
+    /// The window field, as it stands in the header.
     pub wnd: u16,
     /// Options of the segment, whole 32-bit words; empty where there are none.
     pub options: OptionBytes,

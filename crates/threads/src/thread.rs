@@ -1,7 +1,7 @@
 //! One thread.
 //!
-//! The value goes to the other processor and the result comes back through one slot, which belongs to whoever the
-//! state says:
+//! The value goes to the AP (application processor) and the result comes back to the BSP (bootstrap processor) through one slot, which
+//! belongs to whoever the state says:
 //!
 //! ```text
 //!   STARTING --(the processor comes)--> RUNNING --(body returns)--> FINISHED

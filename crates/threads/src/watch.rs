@@ -1,4 +1,4 @@
-//! How long one processor has looked at another in vain.
+//! How long the BSP (bootstrap processor) has looked at an AP (application processor) in vain.
 
 /// The longest time between two looks that counts, in microseconds.
 const LONGEST_GAP: u64 = 20_000;

@@ -146,7 +146,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program's file.
+    /// The program's file, whichever of the two it is.
     pub fn file(&self) -> &File {
         match self {
             Self::Linux(file) | Self::Efi(file) => file,

@@ -119,7 +119,7 @@ impl MessageType {
     }
 }
 
-/// A DHCP message.
+/// A DHCP message (RFC 2131, section 2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Who it comes from.

@@ -73,7 +73,7 @@ pub enum Answer {
     Sent {
         /// As the request has it.
         number: u32,
-        /// How many datagrams.
+        /// How many datagrams the sender had for the cable.
         datagrams: u64,
         /// How many of those found no room in the cable.
         dropped: u64,

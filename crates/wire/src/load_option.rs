@@ -26,7 +26,7 @@ const URI: u8 = 24;
 const ISCSI: u8 = 19;
 const NVME_OF: u8 = 34;
 
-/// A boot option.
+/// A boot option, as a variable `Boot####` holds it (UEFI 2.10, section 3.1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadOption<'a> {
     /// The boot manager tries it by itself.

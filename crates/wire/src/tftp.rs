@@ -100,7 +100,7 @@ impl<'a> Options<'a> {
         Self(bytes)
     }
 
-    /// The pairs' bytes.
+    /// The bytes of the pairs, without those that the iterator has passed.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.0
     }

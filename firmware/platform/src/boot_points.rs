@@ -19,7 +19,7 @@ pub trait BootPoints: Sync {
     fn program_came_back(&self);
     /// Somebody asks for the end of boot services.
     fn exit_begins(&self);
-    /// They have ended.
+    /// Boot services have ended; `ExitBootServices` returns to its caller next.
     fn exit_done(&self);
 }
 

@@ -155,7 +155,7 @@ impl Clock {
     }
 }
 
-/// The time-stamp counter.
+/// The time-stamp counter of the calling processor.
 #[inline]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction, and firmware runs where it is permitted.

@@ -21,8 +21,8 @@ const COLUMNS: usize = 79;
 /// Length of the progress line on screen.
 static DRAWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Lines logged on APs, which may not call the firmware. The BSP alone looks here: others would wait for a
-/// lock for ever if a processor were lost that has it.
+/// Lines logged on APs (application processors), which may not call the firmware. The BSP alone looks here: others would wait for a
+/// lock for ever if an AP were lost that has it.
 static WAITING: Spinlock<Option<SharedReceiver<String>>> = Spinlock::new(None);
 /// At most so many; more are dropped.
 const WAITING_MAX: usize = 32;

@@ -82,9 +82,9 @@ pub struct NetworkPath {
 pub struct IpNode {
     /// Address of the interface.
     pub local: IpAddr,
-    /// Address of the server, if any.
+    /// Address of the server; `None` where the node has the unspecified address.
     pub remote: Option<IpAddr>,
-    /// Router, if any.
+    /// Address of the router; `None` where the node has the unspecified address.
     pub gateway: Option<IpAddr>,
     /// Length of the prefix or subnet mask. `None` when the node has none (0, or a mask with holes), or more than the address is long.
     pub prefix: Option<u8>,

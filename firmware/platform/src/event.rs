@@ -1,4 +1,4 @@
-//! Events of ours.
+//! Events that the firmware signals to us (UEFI 2.10, section 7.1).
 
 use crate::callbacks::Callback;
 use core::ffi::c_void;
@@ -15,7 +15,7 @@ pub(crate) struct OwnEvent {
 }
 
 impl OwnEvent {
-    /// Makes it.
+    /// By `CreateEvent`, with its arguments.
     ///
     /// # Errors
     /// Where the firmware has no memory for it.

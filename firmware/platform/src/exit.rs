@@ -34,7 +34,7 @@ pub struct StopOnExit<T> {
 }
 
 impl<T> StopOnExit<T> {
-    /// Registers `stop`.
+    /// From now on the end of boot services has `stop` called, at `TPL_NOTIFY`.
     ///
     /// # Errors
     /// The value comes back when the firmware has no memory for an event.

@@ -12,13 +12,13 @@ const MIDDLE: u64 = 1_000_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Place {
-    /// The BSP, while files come.
+    /// The BSP (bootstrap processor), while files come.
     Boot = 1,
     /// The first engine, while it receives.
     Engine,
     /// Another engine, while it receives.
     Worker,
-    /// The heap, on the processor of an engine that receives: it dies with the lock in its hands.
+    /// The heap, on the AP (application processor) of an engine that receives: it dies with the lock in its hands.
     Heap,
     /// The callback that gives Linux its initrds.
     Initrd,

@@ -42,7 +42,7 @@ pub(crate) fn handle_with(
     found.copied().ok_or_else(|| Status::NOT_FOUND.into())
 }
 
-/// Opens a protocol.
+/// Opens a protocol of `handle` for this image.
 ///
 /// # Safety
 /// As [`boot::open_protocol`]: unless opened exclusively, nobody may take the protocol away while it is in use.

@@ -30,7 +30,7 @@ use uefi_raw::{MacAddress, Status};
 /// Of a frame, given its Ethernet header and what follows: how many bytes of the latter to keep.
 pub type Keep = fn(&[u8; HEADER], &[u8]) -> usize;
 
-/// `Transmit` and `Receive`.
+/// `EFI_SIMPLE_NETWORK_TRANSMIT`.
 type TransmitFn = unsafe extern "efiapi" fn(
     *const SimpleNetworkProtocol,
     usize,
@@ -40,6 +40,7 @@ type TransmitFn = unsafe extern "efiapi" fn(
     *const MacAddress,
     *const u16,
 ) -> Status;
+/// `EFI_SIMPLE_NETWORK_RECEIVE`.
 pub(crate) type ReceiveFn = unsafe extern "efiapi" fn(
     *const SimpleNetworkProtocol,
     *mut usize,

@@ -1,5 +1,5 @@
-//! Rust's heap: one arena for all processors. A processor may die in the middle of an allocation; the BSP (bootstrap processor) then goes on with
-//! a second one, and without memory where there is none.
+//! Rust's heap: one arena for all processors. An AP (application processor) may die in the middle of an allocation; the BSP (bootstrap
+//! processor) then goes on with a second one, and without memory where there is none.
 
 use crate::bsp::on_bsp;
 use core::alloc::{GlobalAlloc, Layout};

@@ -46,8 +46,8 @@ impl IdleTimer {
 #[cfg(target_os = "uefi")]
 const INTERRUPTS: u64 = 1 << 9;
 
-/// Halts until the next interrupt: the firmware's tick at the latest, which firmware that starts other processors has. Returns at once where none
-/// can come.
+/// Halts until the next interrupt: the firmware's tick at the latest, which firmware that starts APs (application processors) has.
+/// Returns at once where none can come.
 fn halt() {
     #[cfg(target_os = "uefi")]
     {

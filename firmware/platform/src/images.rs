@@ -28,7 +28,7 @@ const LONGEST_NAME: usize = 48;
 pub struct Image {
     /// What it is called.
     pub name: String,
-    /// Its first address.
+    /// Address of its first byte in memory.
     pub base: u64,
     /// Its size in memory, in bytes.
     pub bytes: u64,
@@ -77,7 +77,7 @@ impl Images {
         (address - image.base < image.bytes).then_some((number, image))
     }
 
-    /// All of them.
+    /// The images in the order of their addresses.
     pub fn iter(&self) -> impl Iterator<Item = &Image> {
         self.0.iter()
     }

@@ -64,6 +64,7 @@ pub mod stolen;
 pub mod tick;
 pub mod trace;
 pub mod undi;
+mod undi_commands;
 pub mod variable;
 pub mod volume;
 pub mod watchdog;

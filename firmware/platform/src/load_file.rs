@@ -43,7 +43,7 @@ pub fn all() -> Vec<LoadFile> {
     handles.iter().copied().filter_map(LoadFile::of).collect()
 }
 
-/// An end node.
+/// The end node of a device path (UEFI 2.10, section 10.3.1).
 const END: [u8; 4] = [0x7f, 0xff, 4, 0];
 
 fn open<P: ProtocolPointer>(handle: Handle) -> uefi::Result<ScopedProtocol<P>> {

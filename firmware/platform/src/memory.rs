@@ -23,7 +23,7 @@ pub const PAGE: usize = boot::PAGE_SIZE;
 /// Wanted size of the arena in bytes, where a program says no other. Small machines get a half, a quarter or an eighth of it.
 pub const ARENA: usize = 48 << 20;
 
-/// Wanted size of the arena that stands in for the first in bytes, should a processor die in an allocation.
+/// Wanted size of the arena that stands in for the first in bytes, should an AP (application processor) die in an allocation.
 #[cfg(target_os = "uefi")]
 const SPARE: usize = 16 << 20;
 
@@ -31,7 +31,7 @@ const SPARE: usize = 16 << 20;
 #[global_allocator]
 static HEAP: Heap = Heap::new(spare);
 
-/// Only the BSP may call the firmware.
+/// Only the BSP (bootstrap processor) may call the firmware.
 #[cfg(target_os = "uefi")]
 fn spare() -> Option<(*mut u8, usize)> {
     let pages = on_bsp().then(|| Pages::allocate(SPARE).ok())??;
@@ -125,7 +125,7 @@ impl Pages {
         Self::allocate_as(AllocateType::AnyPages, bytes)
     }
 
-    /// The first byte.
+    /// Address of the first byte.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.start

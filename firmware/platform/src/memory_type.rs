@@ -19,7 +19,7 @@ use ranges::Ranges;
 use x86_64::registers::control::{Cr0, Cr0Flags};
 use x86_64::registers::model_specific::Msr;
 
-/// A memory type.
+/// How memory is cached: SDM volume 3, "Memory Types and Their Properties".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryType {
     /// UC: each access goes to memory, in order.
@@ -165,7 +165,7 @@ impl Registers {
 }
 
 impl Types {
-    /// Reads the registers.
+    /// Reads the calling processor's registers, and the memory map.
     ///
     /// # Errors
     /// Where the processor does not say that it has them.

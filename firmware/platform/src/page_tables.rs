@@ -29,7 +29,7 @@ pub(crate) struct Tables {
 /// What the tables say of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// The physical address.
+    /// The physical address that it leads to: that of the byte, not of its page.
     pub address: u64,
     /// Each level lets it be written.
     pub writable: bool,

@@ -12,11 +12,11 @@ static PANICKING: AtomicBool = AtomicBool::new(false);
 /// A panic ends wireboot, not the boot: the NIC goes back to the firmware, and so does control, with
 /// an error that makes it try its next boot option. Memory stays allocated until a system boots.
 ///
-/// All of this takes no lock and no memory of the heap: a processor that is ended here may hold it.
+/// All of this takes no lock and no memory of the heap: an AP (application processor) that is ended here may hold it.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     if !bsp::on_bsp() {
-        // The BSP will log it, and go on without this processor.
+        // The BSP (bootstrap processor) will log it, and go on without this AP.
         processors::record_and_halt(info);
     }
     if PANICKING.swap(true, Ordering::Relaxed) {

@@ -232,7 +232,7 @@ unsafe impl Send for Bar {}
 unsafe impl Sync for Bar {}
 
 impl Bar {
-    /// Where it is.
+    /// The physical address of its first register.
     pub(crate) fn address(&self) -> u64 {
         self.base.as_ptr() as u64
     }

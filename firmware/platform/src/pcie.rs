@@ -30,9 +30,9 @@ impl Width {
 /// The link of a PCI Express function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// As it is.
+    /// By the Link Status register (section 7.5.3.8).
     pub now: Width,
-    /// As the card could have it.
+    /// What the card could have, by its Link Capabilities register (section 7.5.3.6).
     pub most: Width,
 }
 

@@ -34,13 +34,13 @@ use uefi::proto::pi::mp::MpServices;
 use wireboot_threads::Entry;
 use x86_64::registers::model_specific::Msr;
 
-/// How long a processor may take to halt by a non-maskable interrupt, in microseconds: hypervisors run something else meanwhile.
+/// How long an AP may take to halt by a non-maskable interrupt, in microseconds: hypervisors run something else meanwhile.
 const HALT: u64 = 2_000_000;
 /// How often is looked whether it has, in microseconds.
 const LOOK: u64 = 1000;
 /// Processors with a higher number are not used.
 const MAX_PROCESSORS: usize = 1024;
-/// On which processors our code may run: a bit for each, by their numbers. For those whose [`Processor`] nobody has any more.
+/// On which APs our code may run: a bit for each, by their numbers. For those whose [`Processor`] nobody has any more.
 static RUNNING: [AtomicU64; MAX_PROCESSORS / 64] =
     [const { AtomicU64::new(0) }; MAX_PROCESSORS / 64];
 /// The firmware's services, once they were found.
@@ -74,7 +74,7 @@ impl fmt::Display for NoAps {
     }
 }
 
-/// A processor that the firmware has nothing to do for.
+/// An AP that the firmware has nothing to do for.
 #[derive(Debug)]
 pub struct Processor {
     services: NonNull<MpServices>,
@@ -83,7 +83,7 @@ pub struct Processor {
     started: Option<Started>,
 }
 
-/// What a processor was started with. The event is never closed, since the firmware signals it late.
+/// What an AP was started with. The event is never closed, since the firmware signals it late.
 #[derive(Debug)]
 struct Started {
     launch: NonNull<Launch>,
@@ -99,11 +99,11 @@ struct Launch {
     argument: *mut c_void,
     /// The gates of exceptions are ours.
     gated: AtomicBool,
-    /// The processor has left our stack for the firmware's.
+    /// The AP has left our stack for the firmware's.
     left: AtomicBool,
 }
 
-/// The processors that can be started.
+/// The APs that can be started.
 ///
 /// # Errors
 /// [`NoAps`] when there is none.
@@ -164,7 +164,7 @@ fn services() -> Option<NonNull<MpServices>> {
 }
 
 /// Ends our code on all APs, wherever it is there: what runs on must not find its memory in other hands. False when the
-/// firmware refuses. For the BSP; takes neither a lock nor memory of the heap, which a processor that is ended may hold.
+/// firmware refuses. For the BSP; takes neither a lock nor memory of the heap, which an AP that is ended may hold.
 pub(crate) fn stop_all() -> bool {
     let Some(services) = NonNull::new(SERVICES.load(Ordering::Relaxed)) else {
         return true;
@@ -178,11 +178,11 @@ pub(crate) fn stop_all() -> bool {
     (0..MAX_PROCESSORS).filter(runs).filter(stays).count() == 0
 }
 
-/// Has the firmware reset a processor to idle. False when it refuses.
+/// Has the firmware reset an AP to idle. False when it refuses.
 fn stop(services: NonNull<MpServices>, number: usize) -> bool {
     // SAFETY: the firmware's protocol stays installed until boot services end.
     let mp = unsafe { services.as_ref() };
-    // Enabling resets a processor to where it waits for work; one that is not disabled is not enabled.
+    // Enabling resets an AP to where it waits for work; one that is not disabled is not enabled.
     let stopped = mp.enable_disable_ap(number, false, None).is_ok()
         && mp.enable_disable_ap(number, true, None).is_ok();
     if stopped {
@@ -191,7 +191,7 @@ fn stop(services: NonNull<MpServices>, number: usize) -> bool {
     stopped
 }
 
-/// Notes whether our code may run on a processor.
+/// Notes whether our code may run on an AP.
 fn set_running(number: usize, running: bool) {
     let Some(word) = RUNNING.get(number / 64) else {
         return;
@@ -225,7 +225,7 @@ impl Processor {
             .is_some_and(|started| started.stack.is_exhausted())
     }
 
-    /// Ends what runs there, wherever it is: the firmware resets the processor to idle. False when the firmware
+    /// Ends what runs there, wherever it is: the firmware resets the AP to idle. False when the firmware
     /// refuses. What the code had is as it left it, and nobody else's.
     pub fn kill(&mut self) -> bool {
         // Its stack and launch are left to it for good.
@@ -233,9 +233,9 @@ impl Processor {
         stop(self.services, self.number)
     }
 
-    /// Halts a processor that does not end what it runs, for good and wherever it is, by a non-maskable interrupt. `told`: where it was, or why it had halted
-    /// already. It is not called where the processor does not say that in time. Calls no firmware, and takes no memory of the heap, which the processor may
-    /// have locked.
+    /// Halts an AP that does not end what it runs, for good and wherever it is, by a non-maskable interrupt. `told`: where it was, or why
+    /// it had halted already. It is not called where the AP does not say that in time. Calls no firmware, and takes no memory of the heap,
+    /// which the AP may have locked.
     pub fn halt(&self, clock: Clock, told: impl FnOnce(&str)) {
         let mut told = Some(told);
         let mut tell = || {
@@ -251,8 +251,8 @@ impl Processor {
         let Some(apic) = Apic::here() else { return };
         let mut sent = false;
         for _ in 0..HALT / LOOK {
-            // SAFETY: its gate for it is ours, and halts it; or it leaves our code at this very moment, and what the firmware's gate does there is what becomes of
-            // a processor that nobody uses.
+            // SAFETY: its gate for it is ours, and halts it; or it leaves our code at this very moment, and what the firmware's gate does
+            // there is what becomes of an AP that nobody uses.
             sent = sent || self.is_gated() && unsafe { apic.send_nmi(self.apic_id) };
             let begin = clock.micros();
             while clock.micros() - begin < LOOK {
@@ -285,13 +285,13 @@ impl Processor {
         })
     }
 
-    /// Takes the stack back from an idle processor; that of one which is not is left to it.
+    /// Takes the stack back from an idle AP; that of one which is not is left to it.
     fn retire(&mut self) {
         let idle = self.is_idle();
         if let Some(started) = self.started.take() {
             if idle {
                 set_running(self.number, false);
-                // SAFETY: leaked in `start`; the processor has set the flag, after which it does not touch it.
+                // SAFETY: leaked in `start`; the AP has set the flag, after which it does not touch it.
                 drop(unsafe { Box::from_raw(started.launch.as_ptr()) });
             } else {
                 core::mem::forget(started);
@@ -320,7 +320,7 @@ impl wireboot_threads::Processor for Processor {
             gated: AtomicBool::new(false),
             left: AtomicBool::new(false),
         })));
-        // With an event, the firmware does not wait for the processor to finish.
+        // With an event, the firmware does not wait for the AP to finish.
         // SAFETY: an event without a notification function.
         let event = unsafe { boot::create_event(EventType::empty(), Tpl::APPLICATION, None, None) };
         set_running(self.number, true);

@@ -98,7 +98,7 @@ struct Asker {
     processor: Processor,
 }
 
-/// What was sampled.
+/// Where the BSP was while a [`Profiler`] ran.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     /// In the order of time.
@@ -111,14 +111,14 @@ pub struct Profile {
     pub by_timer: bool,
 }
 
-/// For the AP.
+/// What the AP gets: whom to ask (the APIC id of the BSP), and how often (ticks of the clock).
 struct Ticker {
     clock: Clock,
     bsp: u32,
     period: u64,
 }
 
-/// From the AP.
+/// What the AP gives back.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ticked {
     asked: u64,
@@ -266,7 +266,7 @@ fn tick(ticker: Ticker, context: &Context<'_>) -> Ticked {
             rest(parking.as_ref(), ticker.clock.micros_of(left));
             continue;
         }
-        // Where this processor was taken away for long, the periods in between are gone.
+        // Where this AP was taken away for long, the periods in between are gone.
         next = (next + ticker.period).max(ticker.clock.ticks());
         if !gate::ask() {
             ticked.missed += 1;
@@ -284,7 +284,8 @@ fn tick(ticker: Ticker, context: &Context<'_>) -> Ticked {
     ticked
 }
 
-/// Until the next period, or less. A processor that halts leaves a hypervisor's to the BSP and to the network card; one that spins takes it from them.
+/// Until the next period, or less. An AP that halts leaves a hypervisor's to the BSP and to the network card; one that spins takes it from
+/// them.
 fn rest(parking: Option<&Parking>, micros: u64) {
     match parking {
         Some(parking) => parking.park(u32::try_from(micros).unwrap_or(u32::MAX)),

@@ -17,7 +17,7 @@ pub struct Cached {
     pub proxy_offer: Option<Vec<u8>>,
     /// The boot server's reply, if one was asked.
     pub pxe_reply: Option<Vec<u8>>,
-    /// The interface's address.
+    /// The address that the firmware has for the interface.
     pub station: IpAddr,
     mask: IpAddr,
     packets: Packets,

@@ -17,7 +17,7 @@ pub fn system_model() -> Option<String> {
     model_in(table()?)
 }
 
-/// The structure table.
+/// The structure table, by the 64-bit entry point where there is one, else by the 32-bit one.
 fn table() -> Option<&'static [u8]> {
     let (address, len) = system::with_config_table(|table| {
         let find = |guid| {

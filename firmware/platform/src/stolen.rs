@@ -11,7 +11,7 @@ const CHUNK: u64 = 20_000;
 /// From one look at the counter to the next, at least so many microseconds are a gap.
 const GAP: u64 = 10;
 
-/// What was stolen.
+/// What [`look`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stolen {
     /// How long it was looked, in nanoseconds.

@@ -49,7 +49,7 @@ pub struct Tracer {
     shims: Vec<Shim>,
 }
 
-/// Calls of services.
+/// The calls of services that a [`Tracer`] has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// One for each place and the service that it called, in no order.

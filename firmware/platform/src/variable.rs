@@ -1,4 +1,4 @@
-//! The firmware's variables.
+//! Variables that the firmware keeps (UEFI 2.10, section 8.2): the boot manager's, and wireboot's.
 
 use alloc::boxed::Box;
 use uefi::cstr16;

@@ -76,10 +76,10 @@ impl Volume {
         written
     }
 
-    /// Removes a file.
+    /// Removes the file at `name`, whose parts are separated by `\`.
     ///
     /// # Errors
-    /// What the volume answers: `NOT_FOUND`, `WRITE_PROTECTED`.
+    /// What the volume answers: `NOT_FOUND`, `WRITE_PROTECTED`; `ACCESS_DENIED` for a folder.
     pub fn remove(&mut self, name: &str) -> uefi::Result {
         self.file(name, FileMode::ReadWrite)?.delete()
     }

@@ -28,7 +28,7 @@ fn frame(len: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Turns until nothing moves.
-fn settle(card: &mut Card<Script>, guest: &Guest) {
+fn turn_until_idle(card: &mut Card<Script>, guest: &Guest) {
     while card.turn(&guest.memory, NOW).units != 0 {}
 }
 
@@ -46,7 +46,7 @@ fn buffers_that_were_looked_at_are_filled_in_order() {
         card.wire_mut()
             .coming
             .push_back((Header::default(), unit.clone()));
-        settle(&mut card, &guest);
+        turn_until_idle(&mut card, &guest);
         let (_, got, buffers) = guest.received().unwrap();
         assert!(got == unit, "unit {n}");
         assert_eq!(usize::from(buffers), needed);
@@ -69,14 +69,14 @@ proptest! {
             let indirect = indirect && features & feature::INDIRECT_DESC != 0;
             if !guest.send(Header::default(), &frame, &pieces, indirect) {
                 guest.transmit.publish(&guest.memory);
-                settle(&mut card, &guest);
+                turn_until_idle(&mut card, &guest);
                 while guest.transmit.take(&guest.memory).is_some() {}
                 prop_assert!(guest.send(Header::default(), &frame, &pieces, indirect));
             }
             expected.push((Header::default(), frame));
         }
         guest.transmit.publish(&guest.memory);
-        settle(&mut card, &guest);
+        turn_until_idle(&mut card, &guest);
         prop_assert_eq!(card.counters().sent.units, expected.len() as u64);
         let bytes: usize = expected.iter().map(|(_, frame)| frame.len()).sum();
         prop_assert_eq!(card.counters().sent.bytes, bytes as u64);

@@ -12,13 +12,13 @@ pub const MIN_PAYLOAD: u32 = 46;
 /// Ethernet in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Bits on it.
+    /// Bits a second, [`OVERHEAD`] included.
     pub rate: Rate,
     /// From one end to the other.
     pub delay: Picos,
     /// Of a million frames so many are lost.
     pub loss: u32,
-    /// The longest payload.
+    /// The longest payload of a frame, in bytes.
     pub mtu: u32,
 }
 

@@ -57,7 +57,7 @@ impl Cost {
 }
 
 impl ReceiveOffload {
-    /// All of them.
+    /// All of them, as tables list them.
     pub const ALL: [Self; 5] = [
         Self::Single,
         Self::Segments,

@@ -42,7 +42,7 @@ impl Rate {
 pub struct Throughput {
     /// What came through.
     pub bytes: u64,
-    /// In which time.
+    /// How long that took, in virtual time.
     pub time: Picos,
 }
 

@@ -1,4 +1,4 @@
-//! Virtual time.
+//! Virtual time, counted in picoseconds.
 
 use core::fmt;
 use core::ops::Add;

@@ -41,7 +41,7 @@ pub enum RingFault {
 }
 
 impl RingFault {
-    /// All of them.
+    /// All of them, each at its [`Self::index`].
     pub const ALL: [Self; 11] = [
         Self::Size,
         Self::Misaligned,

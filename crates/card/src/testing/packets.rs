@@ -25,7 +25,7 @@ pub struct Link {
 pub struct TcpFields {
     /// The source port.
     pub port: u16,
-    /// The sequence number.
+    /// The sequence number of the first byte of payload.
     pub sequence: u32,
     /// The byte of control bits (RFC 9293, section 3.1).
     pub flags: u8,

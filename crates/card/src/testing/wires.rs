@@ -1,4 +1,4 @@
-//! Wires for tests.
+//! Wires for tests: one that follows a script, one that gives back what was sent.
 
 use core::time::Duration;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The end on the driver's processor.
+//! The end on the BSP (bootstrap processor), which calls the driver.
 
 use alloc::vec::Vec;
 use wireboot_ring::{Receiver, Sender};

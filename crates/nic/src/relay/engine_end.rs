@@ -1,4 +1,4 @@
-//! The end on the engine's processor.
+//! The end on the AP (application processor), which runs the engine.
 
 use core::cell::Cell;
 

@@ -104,7 +104,7 @@ fn octets<const N: usize>(frame: &[u8], at: usize) -> Option<&[u8; N]> {
     frame.get(at..)?.first_chunk()
 }
 
-/// One queue pair.
+/// One queue pair of the simulated NIC.
 pub struct Pair {
     clock: Clock,
     properties: Properties,

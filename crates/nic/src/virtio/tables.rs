@@ -28,7 +28,7 @@ const INDEX: usize = 2;
 /// Where the parts of a queue lie in its memory, in bytes from the start (the descriptor table is first).
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    /// The available ring.
+    /// The available ring, behind the descriptors: we write it.
     pub avail: usize,
     /// The used ring, on a page of its own: the device writes it.
     pub used: usize,

@@ -25,9 +25,9 @@ pub(super) struct Connections {
 /// A connection that a client tries to open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    /// The first SYN.
+    /// When the first SYN came, in seconds.
     pub(super) first_s: f64,
-    /// The last one.
+    /// When the last one came, in seconds.
     pub(super) last_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Anything at all.
+//! Segments of any content, in any state.
 
 use crate::bench::{Bench, MSS, ROOM_BEYOND, WINDOW};
 use crate::{Random, sack};

@@ -56,7 +56,7 @@ fn spray(bench: &Bench) -> impl Iterator<Item = u32> + use<> {
     (0..u32::MAX / (WINDOW / 2)).map(move |step| rcv_nxt.wrapping_add(step * (WINDOW / 2) + 1))
 }
 
-/// A SACK option.
+/// A SACK option (RFC 2018, section 3), behind two that fill up the word.
 fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
     let mut options = vec![1, 1, 5, 2 + 8 * blocks.len() as u8];
     for (left, right) in blocks {

@@ -12,7 +12,7 @@ pub(crate) const MAX_SND_WND: u32 = 4096;
 pub(crate) const MSS: u16 = 504;
 /// Longer than any delay of an acknowledgement (3.8.6.3: at most 500 ms), shorter than any retransmission time-out.
 pub(crate) const DELAY: u64 = 250;
-/// The receive window.
+/// The receive window, in bytes.
 pub(crate) const WINDOW: u32 = 8192;
 /// What the caller could store beyond the window that it advertises.
 pub(crate) const ROOM_BEYOND: u32 = 3000;

@@ -72,13 +72,13 @@ pub struct Chunks {
 pub struct Hello {
     /// Whether it is a question or an answer.
     pub kind: Kind,
-    /// The driver's address.
+    /// The driver's Ethernet address.
     pub source: [u8; 6],
     /// Random in a question, the same in its answer.
     pub token: u64,
     /// [`DATAGRAMS`], [`CHUNKS`], [`PLACEMENT`], and bits that are not known.
     pub features: u32,
-    /// Limits of chunks.
+    /// How far frames are gathered; means nothing without [`CHUNKS`].
     pub chunks: Chunks,
 }
 

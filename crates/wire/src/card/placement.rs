@@ -84,7 +84,7 @@ pub struct Region {
 /// What a driver asks of the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlacementRequest {
-    /// Fill a region.
+    /// Fill this region with the connection's bytes.
     Fill(Ends, Region),
     /// Fill none of the connection's any more, of which this one is the last.
     Leave(Ends, u32),

@@ -165,7 +165,7 @@ impl Options {
         }
     }
 
-    /// The option's bytes.
+    /// The option's bytes, put together where it came in several pieces (RFC 3396). `None` where it is missing.
     pub fn get(&self, code: u8) -> Option<&[u8]> {
         self.0.get(&code).map(Vec::as_slice)
     }

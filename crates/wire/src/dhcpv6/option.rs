@@ -23,7 +23,7 @@ pub const OPTION_REQUEST: u16 = 6;
 pub const PREFERENCE: u16 = 7;
 /// Time since the client began, in hundredths of a second.
 pub const ELAPSED_TIME: u16 = 8;
-/// How it went.
+/// How it went: a code and a text (section 21.13).
 pub const STATUS_CODE: u16 = 13;
 /// A Reply to the Solicit is enough.
 pub const RAPID_COMMIT: u16 = 14;

@@ -69,7 +69,7 @@ impl Writer {
         })
     }
 
-    /// How it went.
+    /// How it went: [`option::STATUS_CODE`].
     pub fn status(&mut self, status: Status<'_>) -> &mut Self {
         self.with(option::STATUS_CODE, |out| {
             out.0.extend_from_slice(&status.code.0.to_be_bytes());

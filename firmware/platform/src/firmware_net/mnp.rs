@@ -89,7 +89,7 @@ pub struct Mnp {
 /// A token that the firmware may write to at any time.
 #[derive(Debug)]
 struct Waiting {
-    /// From a box.
+    /// Leaked from a box: the firmware has its address until it is cancelled.
     token: NonNull<Token>,
     event: Option<Event>,
 }

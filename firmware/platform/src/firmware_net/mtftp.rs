@@ -72,10 +72,10 @@ impl fmt::Debug for Mtftp {
     }
 }
 
-/// What to read.
+/// A file, and the options that its server is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The TFTP server.
+    /// The TFTP server, an address of the version of [`Station`].
     pub server: IpAddr,
     /// The file, as the server knows it.
     pub file: &'a str,
@@ -318,7 +318,7 @@ unsafe extern "efiapi" fn check_packet(
     Status::SUCCESS
 }
 
-/// Counts.
+/// Counts a time-out, and has the transfer go on.
 ///
 /// # Safety
 /// As for [`check_packet`].

@@ -134,7 +134,7 @@ impl Drop for Disconnected {
     }
 }
 
-/// In any order.
+/// Whether these are the same receivers, in any order.
 fn same(before: &[Receiver], after: &[Receiver]) -> bool {
     let count = |of: &[Receiver], one| of.iter().filter(|other| *other == one).count();
     let kept = |one| count(before, one) == count(after, one);

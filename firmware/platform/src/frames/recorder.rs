@@ -38,7 +38,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// It passed then.
+    /// From now on the frame counts, with the time-stamp counter at which it passed.
     pub(super) fn finish(self, ticks: u64) {
         self.ticks.store(ticks, Ordering::Relaxed);
         self.meta.fetch_or(FINISHED, Ordering::Release);
@@ -109,7 +109,7 @@ impl<M: Deref<Target = [AtomicU64]>> Recorder<M> {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Empties it.
+    /// Forgets all frames and counts.
     pub(super) fn forget(&self) {
         self.used.store(0, Ordering::Release);
         self.lost.store(0, Ordering::Relaxed);

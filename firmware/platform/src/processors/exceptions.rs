@@ -1,7 +1,7 @@
 //! What becomes of a fault on an AP (application processor): it is recorded and the processor halts, for the BSP
 //! (bootstrap processor) to see.
 //!
-//! Such a processor gets descriptor tables of its own while our code runs there (Intel SDM volume 3, chapter 7): the firmware's
+//! The AP gets descriptor tables of its own while our code runs there (Intel SDM volume 3, chapter 7): the firmware's
 //! segments, so that no selector changes, a task state segment whose only use is a stack for exceptions, which must work
 //! when the thread's own has run out, and gates for all 256 vectors. Interrupts do nothing but end a `hlt`.
 
@@ -39,7 +39,7 @@ pub(crate) fn remember_image() {
     }
 }
 
-/// The tables, for one processor.
+/// The tables, for one AP.
 pub(super) struct Tables {
     gdt: GlobalDescriptorTable<{ SEGMENTS + 2 }>,
     idt: InterruptDescriptorTable,

@@ -12,12 +12,12 @@ const MESSAGE: usize = 300;
 /// How often an AP looks whether it can keep its message, while another has the place for that.
 const LOOKS: u32 = 1_000_000;
 
-/// The last one.
+/// The message of the AP that failed last, until it is told.
 static FAILURE: Spinlock<Option<Message>> = Spinlock::new(None);
 
 /// Text of a bounded length, made without a heap.
 struct Message {
-    /// The APIC id of the processor that it is of.
+    /// The APIC id of the AP that it is of.
     of: u32,
     bytes: [u8; MESSAGE],
     len: usize,
@@ -35,7 +35,7 @@ impl Write for Message {
     }
 }
 
-/// Keeps the message of code that panics or faults on an AP, and halts that processor for good.
+/// Keeps the message of code that panics or faults on an AP, and halts that AP for good.
 pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
     let mut text = Message {
         of: apic_id(),
@@ -52,12 +52,12 @@ pub(crate) fn record_and_halt(message: &dyn fmt::Display) -> ! {
         core::hint::spin_loop();
     }
     loop {
-        // SAFETY: interrupts are off here, so this halts until the firmware starts the processor anew.
+        // SAFETY: interrupts are off here, so this halts until the firmware starts the AP anew.
         unsafe { asm!("hlt", options(nomem, nostack)) };
     }
 }
 
-/// The message of the processor with this APIC id, once; `None` also while an AP writes one.
+/// The message of the AP with this APIC id, once; `None` also while an AP writes one.
 pub(super) fn take(apic_id: u32) -> Option<String> {
     let mut text = None;
     tell(apic_id, |message| text = Some(String::from(message)));

@@ -1,5 +1,5 @@
-//! A processor that has nothing to do is parked, so that a hypervisor may run something else there and a machine stays cool:
-//! it halts until its own local APIC's timer interrupts that (Intel SDM volume 3, section 11.5.4).
+//! An AP (application processor) that has nothing to do is parked, so that a hypervisor may run something else there and a machine stays
+//! cool: it halts until its own local APIC's timer interrupts that (Intel SDM volume 3, section 11.5.4).
 
 use super::apic::{
     Apic, BY_1, CURRENT_COUNT, DIVIDE, END_OF_INTERRUPT, INITIAL_COUNT, MASKED, TIMER,
@@ -28,8 +28,8 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// The calling processor's timer, calibrated; takes half a millisecond, undisturbed. None on the BSP, whose timer and
-    /// gates are the firmware's, and where there is no such timer.
+    /// The calling processor's timer, calibrated; takes half a millisecond, undisturbed. None on the BSP (bootstrap processor), whose timer
+    /// and gates are the firmware's, and where there is no such timer.
     #[must_use]
     pub fn here(clock: Clock) -> Option<Self> {
         if !are_loaded(VECTOR) {
@@ -62,7 +62,7 @@ impl Parking {
         (parking.rate > 0).then_some(parking)
     }
 
-    /// Halts the processor for about so many microseconds.
+    /// Halts the AP for about so many microseconds.
     pub fn park(&self, micros: u32) {
         // SAFETY: the gate of the timer's vector is ours and does nothing but return (`exceptions`). `sti` takes effect after the
         // next instruction, so that the interrupt cannot come before `hlt`.

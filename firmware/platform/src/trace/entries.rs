@@ -19,7 +19,6 @@ pub(super) type Function = *mut c_void;
 
 /// The firmware's functions, by their services' numbers.
 pub(super) static ORIGINALS: [Original<Function>; COUNT] = [const { Original::new() }; COUNT];
-/// What was counted.
 pub(super) static RECORD: Record = Record::new();
 /// Whether the calls' times are taken.
 pub(super) static TIMED: AtomicBool = AtomicBool::new(false);

@@ -57,7 +57,7 @@ pub(super) struct Record {
 pub struct Site {
     /// The address behind the call.
     pub address: u64,
-    /// The service's number.
+    /// Place of the service in `services::ALL`.
     pub(super) service: usize,
     /// Number of calls of the service from here.
     pub calls: u64,

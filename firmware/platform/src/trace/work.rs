@@ -17,7 +17,6 @@ use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use uefi_raw::{MacAddress, Status};
 
 static RECEIVE: Original<ReceiveFn> = Original::new();
-/// What was counted.
 static TALLY: Tally = Tally::new();
 
 /// Counts what the firmware does with the frames that its driver gives it, until it is dropped. One at a time, for firmware that asks its driver
@@ -127,7 +126,7 @@ impl PacketWork {
     }
 }
 
-/// The interface's `Receive`.
+/// Stands in the place of the driver's `Receive`, which it calls.
 ///
 /// # Safety
 /// As the driver's own: the firmware's network calls it in that one's place.
