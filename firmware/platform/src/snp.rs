@@ -62,9 +62,11 @@ fn refusal(error: uefi::Error) -> Refusal {
     }
 }
 
+/// Not while it could not be started anew: what it tells of the cable may be old then.
 fn has_link(snp: &SimpleNetwork) -> bool {
     let mode = snp.mode();
-    !bool::from(mode.media_present_supported) || bool::from(mode.media_present)
+    mode.state == NetworkState::INITIALIZED
+        && (!bool::from(mode.media_present_supported) || bool::from(mode.media_present))
 }
 
 impl Driver for SnpDriver {
@@ -81,10 +83,13 @@ impl Driver for SnpDriver {
     fn recycle(&self, calls: usize, mut back: impl FnMut(NonNull<u8>)) -> Result<(), Refusal> {
         for _ in 0..calls {
             let buffer = self.call(|snp| snp.get_recycled_transmit_buffer_status());
-            let Some(buffer) = buffer.map_err(refusal)? else {
-                break;
-            };
-            back(buffer);
+            match buffer {
+                Ok(Some(buffer)) => back(buffer),
+                Ok(None) => break,
+                // It has no frame of ours, and is started anew while it has no link: the last start may have failed.
+                Err(_) if self.pause.get() != u64::MAX => break,
+                Err(error) => return Err(refusal(error)),
+            }
         }
         Ok(())
     }

@@ -51,9 +51,9 @@ impl FirmwareNic {
 nic_enum! {
     /// A card in use.
     pub enum AnyNic {
-        /// Ours is the driver.
+        /// Our own driver drives it.
         Native(NativeNic),
-        /// The firmware's is.
+        /// The firmware's driver drives it, by UNDI or EFI_SIMPLE_NETWORK_PROTOCOL.
         Firmware(FirmwareNic),
     }
 }

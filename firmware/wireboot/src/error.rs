@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wireboot_fetch::FetchError;
+use wireboot_fetch::http::Problem;
 use wireboot_fetch::url::UrlError;
 use wireboot_fetch::verify::WrongDigest;
 use wireboot_nic::{Fault, e1000e, virtio};
@@ -55,10 +56,11 @@ pub enum Error {
     /// The device failed at work.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// The processor that ran the network is lost; the BSP runs it now, and its jobs are to be given again.
+    /// An AP (application processor) that ran the network is lost. The BSP (bootstrap processor) runs it now. Its jobs have to be given
+    /// again.
     #[error("the processor that ran the network was lost")]
     Processor,
-    /// A lost processor cannot be ended, so the network interface cannot be used.
+    /// What runs on an AP that is lost cannot be ended, so the network interface cannot be used.
     #[error(
         "the firmware does not end what runs on processor {0}; start wireboot.efi with processors=0"
     )]
@@ -167,7 +169,7 @@ pub enum Error {
 pub(crate) enum Reached {
     /// Not to a server for a file, or that is not told.
     Nobody,
-    /// To where a server was asked for a file, or a name server for the file's.
+    /// To where a server was asked for a file, or a name server for the file's; to another file, or to the name of one that cannot be had.
     Network,
     /// To a server that has no such file.
     Server,
@@ -210,20 +212,23 @@ impl Error {
                 | Self::Undi { .. }
                 | Self::Fault(_)
                 | Self::Fetch(_)
+                | Self::BootFile(_)
+                | Self::Digest { .. }
                 | Self::Nothing
         )
     }
 
     /// Whether what failed is one file, or its server: another entry's may be had.
     pub(crate) fn is_of_file(&self) -> bool {
-        let is_wrong = matches!(self, Self::Digest { .. } | Self::Relative(_) | Self::Url(_));
-        is_wrong || self.reached() > Reached::Nobody
+        matches!(self, Self::Relative(_) | Self::Url(_)) || self.reached() > Reached::Nobody
     }
 
     /// How far a card led.
     pub(crate) fn reached(&self) -> Reached {
-        let Self::Fetch(error) = self else {
-            return Reached::Nobody;
+        let error = match self {
+            Self::Fetch(error) => error,
+            Self::BootFile(_) | Self::Digest { .. } => return Reached::Network,
+            _ => return Reached::Nobody,
         };
         match **error {
             _ if error.is_answer() => Reached::Server,
@@ -231,6 +236,18 @@ impl Error {
                 Reached::Network
             }
             _ => Reached::Nobody,
+        }
+    }
+
+    /// Whether a host's name has no address, or none of the versions of IP that there are.
+    pub(crate) fn is_of_a_name(&self) -> bool {
+        let Self::Fetch(error) = self else {
+            return false;
+        };
+        match &**error {
+            FetchError::Unresolved { .. } => true,
+            FetchError::Http(error) => matches!(error.problem, Problem::Resolve { .. }),
+            _ => false,
         }
     }
 
@@ -281,8 +298,10 @@ impl Error {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use wireboot_fetch::http::HttpError;
     use wireboot_fetch::tftp::TftpError;
     use wireboot_fetch::url::Url;
+    use wireboot_fetch::verify::Sha256Digest;
 
     #[test]
     fn a_program_that_is_refused_is_called_what_it_is() {
@@ -327,13 +346,74 @@ mod tests {
                 }),
                 Reached::Network,
             ),
+            // Something in between answers to everything, or names what we cannot fetch.
+            (
+                Error::Digest {
+                    url: String::new(),
+                    error: WrongDigest {
+                        expected: Sha256Digest([0; 32]),
+                        received: Sha256Digest([1; 32]),
+                    },
+                },
+                Reached::Network,
+            ),
+            (
+                Error::BootFile(Url::parse("https://10.0.0.1/a").unwrap_err()),
+                Reached::Network,
+            ),
             // Busy, or anything.
             (by_tftp(said(0)), Reached::Network),
             (by_tftp(said(1)), Reached::Server),
             (by_tftp(said(2)), Reached::Server),
         ] {
             assert_eq!(error.reached(), reached, "{error}");
+            // Another card may lead farther.
+            assert!(error.is_card_failure(), "{error}");
         }
         assert!(Reached::Nobody < Reached::Network && Reached::Network < Reached::Server);
+    }
+
+    #[test]
+    fn another_entry_may_be_had_where_one_file_failed() {
+        let url = || Url::parse("tftp://10.0.0.1/a").unwrap();
+        let reason = String::new();
+        for of_file in [
+            Error::Relative(String::new()),
+            Error::Url(Url::parse("https://10.0.0.1/a").unwrap_err()),
+            Error::from(FetchError::Unresolved { url: url(), reason }),
+        ] {
+            assert!(of_file.is_of_file(), "{of_file}");
+        }
+        for other in [
+            Error::NoLink(String::new()),
+            Error::Nothing,
+            Error::Stopped,
+            Error::from(FetchError::Cancelled { url: url() }),
+        ] {
+            assert!(!other.is_of_file(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_told_from_other_failures() {
+        let url = || Url::parse("http://boot.lab/a").unwrap();
+        let by_http = |problem| {
+            Error::from(FetchError::from(HttpError {
+                url: url(),
+                server: None,
+                attempts: 1,
+                problem,
+            }))
+        };
+        let reason = String::new();
+        let unknown = Problem::Resolve {
+            host: String::new(),
+            reason: reason.clone(),
+            passing: false,
+        };
+        assert!(by_http(unknown).is_of_a_name());
+        assert!(Error::from(FetchError::Unresolved { url: url(), reason }).is_of_a_name());
+        assert!(!by_http(Problem::NoAnswer).is_of_a_name());
+        assert!(!Error::Nothing.is_of_a_name());
     }
 }

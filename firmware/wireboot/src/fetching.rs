@@ -9,6 +9,7 @@ mod post;
 use crate::account::Account;
 use crate::error::Error;
 use crate::network::Network;
+use crate::origin;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -35,6 +36,10 @@ const REDRAW: u64 = 250_000;
 /// Bytes that are checked between two looks at the network: a millisecond of a slow processor.
 const CHECK: usize = 64 * 1024;
 
+/// How long the lease of one version of IP may follow the other's, in microseconds: there are servers that look for 3 s whether an address
+/// is in use.
+const OTHER_VERSION: u64 = 5_000_000;
+
 /// Fetches files and shows how far it is.
 pub struct Fetcher {
     network: Network,
@@ -43,6 +48,8 @@ pub struct Fetcher {
     known: KnownHosts,
     summary: Summary,
     account: Account,
+    /// What is asked of DHCP when a name has no address by the firmware's lease, which is of one version of IP.
+    unasked: Option<DhcpRequest>,
 }
 
 /// What has been downloaded in all.
@@ -66,7 +73,7 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Another file, unchecked.
+    /// A file that is no initial RAM disk, and is not checked.
     pub fn plain(url: &'a Url) -> Self {
         Self {
             url,
@@ -104,6 +111,7 @@ impl Fetcher {
             next_look: 0,
             known: KnownHosts::default(),
             summary: Summary::default(),
+            unasked: None,
         }
     }
 
@@ -150,18 +158,42 @@ impl Fetcher {
             .try_for_each(|command| self.network.send(command))
     }
 
-    /// Does `work`, and once more when the processor that ran the network was lost meanwhile.
+    /// Has DHCP asked when a host has no address by the lease that there is.
+    pub(crate) fn ask_for_names(&mut self, request: DhcpRequest) {
+        self.unasked = Some(request);
+    }
+
+    /// Does `work`, and once more when an AP that ran the network was lost meanwhile, or when DHCP has brought a lease by which a host may
+    /// have an address.
     fn retry_once<T>(
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         match work(self) {
-            Err(Error::Processor) => work(self),
+            Err(error) if self.may_do_better(&error)? => work(self),
             result => result,
         }
     }
 
-    /// By DHCP and DHCPv6 at the same time; asked anew, once, when the processor that runs the network is lost.
+    fn may_do_better(&mut self, error: &Error) -> Result<bool, Error> {
+        if matches!(error, Error::Processor) {
+            return Ok(true);
+        }
+        let Some(request) = self.unasked.take_if(|_| error.is_of_a_name()) else {
+            return Ok(false);
+        };
+        log::warn!("{error}; asking DHCP");
+        let before = self.leases().clone();
+        let leases = match self.dhcp(request) {
+            // The name is what fails.
+            Err(Error::Fetch(_)) => return Ok(false),
+            result => result?,
+        };
+        self.configure(origin::beyond(&leases, &before))?;
+        Ok(true)
+    }
+
+    /// By DHCP and DHCPv6 at the same time; asked anew, once, when an AP that runs the network is lost.
     pub fn dhcp(&mut self, request: DhcpRequest) -> Result<Leases, Error> {
         self.retry_once(|fetcher| fetcher.discover(request.clone()))
     }
@@ -179,9 +211,9 @@ impl Fetcher {
         Ok(*leases)
     }
 
-    /// Waits up to `patience` microseconds for a lease of `server`'s version of IP, which may follow the other's.
-    pub(crate) fn wait_for_lease(&mut self, server: IpAddr, patience: u64) -> Result<(), Error> {
-        let end = self.network.clock.micros() + patience;
+    /// Waits a little for a lease of `server`'s version of IP, which may follow the other's.
+    pub(crate) fn wait_for_lease(&mut self, server: IpAddr) -> Result<(), Error> {
+        let end = self.network.clock.micros() + OTHER_VERSION;
         self.drive(|network, _| {
             let over = network.clock.micros() >= end;
             if over || network.leases().have_version_of(server) {
@@ -474,7 +506,7 @@ fn others(downloads: &[Download], job: Job) -> u64 {
         .fold(0, |sum, one| sum.saturating_add(one.room))
 }
 
-/// The progress line.
+/// When the progress line is drawn next, and what it was drawn from; times in microseconds.
 struct Progress {
     next: u64,
     before: (u64, u64),

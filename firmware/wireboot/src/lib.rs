@@ -13,6 +13,7 @@ pub mod driver;
 pub mod engine;
 pub mod error;
 pub mod fetching;
+mod file_url;
 pub mod loader;
 mod menu;
 pub mod network;
@@ -21,11 +22,11 @@ pub mod origin;
 mod plan;
 pub mod settings;
 pub mod source;
+mod tap;
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use card::Card;
-use core::cell::Cell;
 use error::{Error, Reached};
 use fetching::Fetcher;
 use network::Network;
@@ -81,8 +82,8 @@ const FIRST_ROUND: CardTimeouts = CardTimeouts {
 };
 
 /// Takes the first network card behind which `ask` hears what it needs. It is told how long the card may take. Cards that were in vain go
-/// back to the firmware. When all were, and no server
-/// has said that it has no such file, each gets more time.
+/// back to the firmware. When all were, they get more time: all of them, or those alone that led to nobody where a server has said that it
+/// has no such file.
 ///
 /// # Errors
 /// Why the cards were of no use.
@@ -93,24 +94,38 @@ pub fn connect<T>(
     mut ask: impl FnMut(&mut Fetcher, CardTimeouts) -> Result<T, Error>,
 ) -> Result<(Fetcher, T), Error> {
     let cards = card::all(origin, settings.nic)?;
-    let rounds: &[CardTimeouts] = match cards.len() {
-        1 => &[ONLY_CARD],
+    by_turns(&cards, |card, timeouts| {
+        attempt(card, timeouts, origin, settings, clock, &mut ask)
+    })
+}
+
+/// Tries one card after the other, and those of several that may do with more time once more.
+fn by_turns<C, T>(
+    cards: &[C],
+    mut attempt: impl FnMut(&C, CardTimeouts) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let rounds: &[CardTimeouts] = match cards {
+        [_] => &[ONLY_CARD],
         _ => &[FIRST_ROUND, SECOND_ROUND],
     };
     let mut failure = Error::NoInterface;
+    let mut led = alloc::vec![Reached::Nobody; cards.len()];
     for timeouts in rounds {
-        if failure.reached() == Reached::Server {
-            break;
-        }
-        for card in &cards {
-            match attempt(card, *timeouts, origin, settings, clock, &mut ask) {
+        let is_refused = failure.reached() == Reached::Server;
+        for (card, led) in cards.iter().zip(&mut led) {
+            // Its network has been seen already, and time brings no file to the server.
+            if is_refused && *led > Reached::Nobody {
+                continue;
+            }
+            match attempt(card, *timeouts) {
                 Err(error) if error.is_card_failure() => {
                     if cards.len() > 1 {
                         log::warn!("{error}");
                         log::info!("going on with the next network card");
                     }
+                    *led = error.reached();
                     // What led farther tells more than what another card lacks.
-                    if error.reached() > failure.reached() || failure.reached() == Reached::Nobody {
+                    if *led > failure.reached() || failure.reached() == Reached::Nobody {
                         failure = error;
                     }
                 }
@@ -121,8 +136,8 @@ pub fn connect<T>(
     Err(failure)
 }
 
-/// Opens one card and gets an address over it. Where our driver does not get it or does not start it, and the settings name none, the firmware's does: below a wireboot.efi
-/// that keeps the card, that is the one that it offers.
+/// Opens one card and gets an address over it. Where our driver does not get it or does not start it, and the settings name none, the
+/// firmware's does: below a wireboot.efi that keeps the card, that is the one that it offers.
 fn attempt<T>(
     card: &Card,
     timeouts: CardTimeouts,
@@ -148,15 +163,13 @@ fn attempt<T>(
     Ok((fetcher, heard))
 }
 
-/// Our address, what to boot where that is not `given`, and its first file. A configuration that is here already needs none from the only card; of
-/// several, it takes the one by which its default entry's program comes. `least`: no card has brought that, another entry may be chosen, and
-/// a card will do that leads so far.
+/// Our address, what to boot where that is not `given`, and its first file. A configuration that is here already needs none from the only
+/// card; of several, it takes the one by which its default entry's program comes.
 fn choice(
     fetcher: &mut Fetcher,
     origin: &Origin,
     given: Option<Choice>,
     timeouts: CardTimeouts,
-    least: Option<Reached>,
 ) -> Result<(Choice, Option<File>), Error> {
     let choice = match given {
         Some(choice) => {
@@ -166,17 +179,11 @@ fn choice(
         None => source::by_dhcp(fetcher, origin, timeouts.dhcp)?,
     };
     fetcher.passed("address", source::addresses(fetcher.leases()));
-    let is_here = matches!(choice, Choice::Config { .. });
-    if is_here && timeouts.is_only {
+    if timeouts.is_only && matches!(choice, Choice::Config { .. }) {
         return Ok((choice, None));
     }
-    let will_do = |error: &Error| {
-        is_here && least.is_some_and(|least| error.is_of_file() && error.reached() >= least)
-    };
-    match choice.first_file(fetcher, origin) {
-        Err(error) if will_do(&error) => Ok((choice, None)),
-        file => Ok((choice, file?)),
-    }
+    let file = choice.first_file(fetcher, origin)?;
+    Ok((choice, file))
 }
 
 fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Error> {
@@ -192,22 +199,107 @@ fn run(image: &LoadedSelf, clock: Clock) -> Result<core::convert::Infallible, Er
     // The firmware may have come by a VLAN itself.
     let by = origin.network.vlan.and_then(VlanId::new);
     settings.vlan = settings.vlan.or(by);
-    let given = source::given(image, embedded, &origin)?;
-    let least = Cell::new(None);
-    let mut ask = |fetcher: &mut Fetcher, timeouts| {
-        choice(fetcher, &origin, given.clone(), timeouts, least.get())
+    let mut given = source::given(image, embedded, &origin)?;
+    let (mut fetcher, (choice, file)) = loop {
+        let connected = connect(&origin, &settings, clock, |fetcher, timeouts| {
+            choice(fetcher, &origin, given.clone(), timeouts)
+        });
+        let error = match connected {
+            Ok(connected) => break connected,
+            Err(error) => error,
+        };
+        match &mut given {
+            // Another entry than the default may be to be had, by whichever card.
+            Some(Choice::Config { config, .. }) if error.is_of_file() => {
+                log::warn!("{error}");
+                if !menu::choose_another(config, clock)? {
+                    return Err(error);
+                }
+            }
+            _ => return Err(error),
+        }
     };
-    let mut connected = connect(&origin, &settings, clock, &mut ask);
-    // Another entry than the default may be to be had.
-    if let (Err(error), Some(Choice::Config { .. })) = (&connected, &given)
-        && error.is_of_file()
-    {
-        log::warn!("{error}");
-        least.set(Some(error.reached()));
-        connected = connect(&origin, &settings, clock, &mut ask);
-    }
-    let (mut fetcher, (choice, file)) = connected?;
     let plan = plan::make(&mut fetcher, choice, file, &of_program, &mut settings)?;
     fetcher.passed("choice", plan.program.url.to_string());
     boot::run(fetcher, &origin, plan, &settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+    use alloc::string::String;
+    use wireboot_fetch::FetchError;
+    use wireboot_fetch::tftp::TftpError;
+    use wireboot_fetch::url::Url;
+
+    /// Why a card was in vain that led so `far`.
+    fn in_vain(far: Reached) -> Error {
+        let error = match far {
+            Reached::Nobody => return Error::NoLink(String::new()),
+            Reached::Network => TftpError::Refused {
+                requests: 1,
+                port: 69,
+            },
+            Reached::Server => TftpError::Server {
+                code: 1,
+                text: String::new(),
+            },
+        };
+        Error::from(FetchError::Tftp {
+            url: Url::parse("tftp://10.0.0.1/a").unwrap(),
+            servers: Vec::new(),
+            error: Box::new(error),
+        })
+    }
+
+    #[test]
+    fn more_time_is_for_cards_that_may_do_with_it() {
+        use Reached::{Network, Nobody, Server};
+        let cases: [(&[Reached], &[usize]); 9] = [
+            (&[Nobody], &[0]),
+            (&[Server], &[0]),
+            (&[Nobody, Nobody], &[0, 1, 0, 1]),
+            (&[Network, Network], &[0, 1, 0, 1]),
+            (&[Network, Nobody], &[0, 1, 0, 1]),
+            // One may be the right one, and not ready yet.
+            (&[Nobody, Server], &[0, 1, 0]),
+            (&[Network, Server, Nobody], &[0, 1, 2, 2]),
+            (&[Network, Server], &[0, 1]),
+            (&[Server, Server], &[0, 1]),
+        ];
+        for (cards, expected) in cases {
+            let mut tried = Vec::new();
+            let cards: Vec<_> = cards.iter().copied().enumerate().collect();
+            let result = by_turns(&cards, |&(number, led), _| -> Result<(), Error> {
+                tried.push(number);
+                Err(in_vain(led))
+            });
+            assert_eq!(tried, expected, "{cards:?}");
+            let farthest = cards.iter().map(|(_, led)| *led).max();
+            assert_eq!(Some(result.unwrap_err().reached()), farthest, "{cards:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_other_card_could_do_better_ends_all() {
+        let mut tried = 0;
+        let result = by_turns(&[0, 1, 2], |&number, _| {
+            tried += 1;
+            match number {
+                0 => Err(in_vain(Reached::Network)),
+                _ => Err::<(), _>(Error::Stopped),
+            }
+        });
+        assert!(matches!(result, Err(Error::Stopped)) && tried == 2);
+        // The second is ready in the second round.
+        let mut links = [false, true].into_iter();
+        let second = by_turns(&[0, 1], |&number, timeouts| {
+            if number == 1 && links.next() == Some(true) {
+                return Ok(timeouts.link);
+            }
+            Err(in_vain(Reached::Nobody))
+        });
+        assert!(matches!(second, Ok(link) if link == SECOND_ROUND.link));
+    }
 }

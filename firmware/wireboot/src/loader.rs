@@ -10,6 +10,7 @@ mod transfers;
 use crate::error::Error;
 use crate::network::{Network, instant};
 use crate::origin::Origin;
+use crate::tap::MTU;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -39,8 +40,6 @@ use wireboot_wire::dhcp::{Message, MessageType, Operation, option};
 
 /// Jobs of loaders are numbered from here on: others' late events are not taken for theirs.
 const FIRST_JOB: Job = 1 << 16;
-/// Payload of the frames and packets that loaders send and receive themselves, whatever the link carries: they are written for this.
-pub(crate) const MTU: u16 = 1500;
 /// The length of an IPv6 network's prefix: addresses of DHCPv6 have none, and nearly all networks have this one (RFC 4291, section 2.5.1).
 pub(crate) const PREFIX6: u8 = 64;
 /// How long a server may be silent, as loaders try others themselves.
@@ -154,6 +153,21 @@ fn v4_settings(lease: &Lease) -> Settings {
         gateways: lease.router.into_iter().map(IpAddr::V4).collect(),
         dns: lease.dns.iter().copied().map(IpAddr::V4).collect(),
     }
+}
+
+/// `lease` with an address and a router that a loader has set. Other routes belong to the address that DHCP has given with them.
+fn with_address(lease: Option<&Lease>, address: Ipv4Cidr, router: Option<IpAddr>) -> Lease {
+    let lease = lease.cloned();
+    let mut lease = lease.unwrap_or_else(|| Lease::new(address, LeaseSource::Firmware));
+    if lease.address.address() != address.address() {
+        lease.routes.clear();
+    }
+    lease.address = address;
+    lease.router = match router {
+        Some(IpAddr::V4(router)) => Some(router),
+        _ => None,
+    };
+    lease
 }
 
 fn v6_settings(lease: &Lease6) -> Settings {
@@ -286,15 +300,8 @@ impl LoaderNetwork {
         let leases = self.network.leases();
         let command = match (address, router) {
             (IpAddr::V4(address), router) => {
-                let cidr = Ipv4Cidr::new(address, prefix_len);
-                let lease = leases.v4.clone();
-                let mut lease = lease.unwrap_or_else(|| Lease::new(cidr, LeaseSource::Dhcp));
-                lease.address = cidr;
-                lease.router = match router {
-                    Some(IpAddr::V4(router)) => Some(router),
-                    _ => None,
-                };
-                Command::Configure(lease)
+                let address = Ipv4Cidr::new(address, prefix_len);
+                Command::Configure(with_address(leases.v4.as_ref(), address, router))
             }
             (IpAddr::V6(address), _) => {
                 let lease = leases.v6.clone();
@@ -308,7 +315,7 @@ impl LoaderNetwork {
         let _ = self.network.send(command);
     }
 
-    /// What ran is lost with a processor, or with the card.
+    /// What ran is lost with an AP (application processor), or with the card.
     fn lose_all(&mut self) {
         self.lose_downloads();
         self.lose_exchanges();
@@ -381,12 +388,10 @@ impl efi_protocols::Network for SharedLoaderNetwork {
         let command = match settings.addresses.first() {
             Some((IpAddr::V4(address), prefix_len)) => {
                 let address = Ipv4Cidr::new(*address, *prefix_len);
-                let lease = network.leases().v4.clone();
+                let router = settings.gateways.iter().copied().find(IpAddr::is_ipv4);
                 Command::Configure(Lease {
-                    address,
-                    router: v4(&settings.gateways).first().copied(),
                     dns: v4(&settings.dns),
-                    ..lease.unwrap_or_else(|| Lease::new(address, LeaseSource::Firmware))
+                    ..with_address(network.leases().v4.as_ref(), address, router)
                 })
             }
             Some((IpAddr::V6(_), _)) => {
@@ -503,6 +508,29 @@ mod tests {
         let by_name = named(url, Some(other.into()));
         assert_eq!(by_name, (other, "a.efi".to_string()));
         assert_eq!(named(url, None), (SERVER, String::new()));
+    }
+
+    #[test]
+    fn an_address_of_a_loaders_own_has_none_of_dhcps_routes() {
+        let beyond = Ipv4Cidr::new(Ipv4Addr::new(10, 9, 0, 0), 16);
+        let given = Lease {
+            routes: [(beyond, SERVER)].into(),
+            ..lease()
+        };
+        let own = Ipv4Cidr::new(Ipv4Addr::new(192, 168, 0, 5), 24);
+        let router = Ipv4Addr::new(192, 168, 0, 1);
+        let set = with_address(Some(&given), own, Some(router.into()));
+        let expected = Lease {
+            address: own,
+            router: Some(router),
+            ..lease()
+        };
+        assert_eq!(set, expected);
+        // As a loader sets it that has asked the same server.
+        let same = with_address(Some(&given), given.address, Some(SERVER.into()));
+        assert_eq!(same, given);
+        let alone = with_address(None, own, None);
+        assert_eq!(alone, Lease::new(own, LeaseSource::Firmware));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::network::Network;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use wireboot_platform::Clock;
 use wireboot_platform::console::{self, Key};
 use wireboot_wire::bootconf::{BootConfig, Entry};
 
@@ -38,8 +39,30 @@ fn lines(entries: &[Entry]) -> Vec<String> {
     lines
 }
 
-/// The index of the entry to boot: the only one, the user's choice, or the default when the time is up.
-pub(crate) fn choose(config: &BootConfig, network: &mut Network) -> Result<usize, Error> {
+/// Lets the user choose another entry than the default, which could not be had, and leaves that one alone in the configuration. False
+/// where nobody does.
+pub(crate) fn choose_another(config: &mut BootConfig, clock: Clock) -> Result<bool, Error> {
+    let index = choose(config, clock, None)?;
+    Ok(leave_other(config, index))
+}
+
+/// Drops all entries but that one, unless it is the default.
+fn leave_other(config: &mut BootConfig, index: usize) -> bool {
+    let is_other = index != config.default && index < config.entries.len();
+    if is_other {
+        config.entries.swap(0, index);
+        config.entries.truncate(1);
+        config.default = 0;
+    }
+    is_other
+}
+
+/// The index of the entry to boot: the only one, the user's choice, or the default when the time is up. Meanwhile `network` goes on.
+pub(crate) fn choose(
+    config: &BootConfig,
+    clock: Clock,
+    mut network: Option<&mut Network>,
+) -> Result<usize, Error> {
     let timeout = config.timeout.unwrap_or(TIMEOUT);
     if config.entries.len() < 2 || timeout == 0 {
         return Ok(config.default);
@@ -58,20 +81,24 @@ pub(crate) fn choose(config: &BootConfig, network: &mut Network) -> Result<usize
         }
     }
     // A choice stops the count: somebody is there. Anything else may be noise on a serial line.
-    let mut end = Some(network.clock.micros() + u64::from(timeout) * 1_000_000);
+    let mut end = Some(clock.micros() + u64::from(timeout) * 1_000_000);
     let mut next_look = 0;
     let mut shown = None;
     loop {
-        match network.turn() {
-            // Nothing was under way that could be lost with it.
-            Ok(()) | Err(Error::Processor) => {}
-            Err(error) => return Err(error),
+        if let Some(network) = &mut network {
+            match network.turn() {
+                // Nothing was under way that could be lost with it.
+                Ok(()) | Err(Error::Processor) => {}
+                Err(error) => return Err(error),
+            }
+            // Nothing is under way; what comes late from what was is dropped.
+            let _ = network.event();
         }
-        // Nothing is under way; what comes late from what was is dropped.
-        let _ = network.event();
-        let now = network.clock.micros();
+        let now = clock.micros();
         if now < next_look {
-            network.idle();
+            if let Some(network) = &mut network {
+                network.idle();
+            }
             continue;
         }
         next_look = now + KEYS;
@@ -127,6 +154,25 @@ mod tests {
         let long = "x".repeat(200);
         let text = format!("title {long}\nlinux a\n").repeat(count);
         lines(&parse(text).unwrap().entries)
+    }
+
+    #[test]
+    fn another_entry_is_all_that_is_left() {
+        let text = "default 2\ntitle A\nlinux a\ntitle B\nlinux b\ntitle C\nlinux c";
+        let config = parse(text).unwrap();
+        for (index, title) in [(0, "A"), (2, "C")] {
+            let mut config = config.clone();
+            assert!(leave_other(&mut config, index));
+            assert_eq!(config.entries.len(), 1);
+            assert_eq!(config.default_entry().unwrap().title, title);
+            // It could not be had either.
+            assert!(!leave_other(&mut config, 0));
+        }
+        for index in [1, 3] {
+            let mut same = config.clone();
+            assert!(!leave_other(&mut same, index));
+            assert_eq!(same, config);
+        }
     }
 
     #[test]

@@ -6,20 +6,18 @@ mod location;
 
 use crate::card::{self, AnyNic, Card, NativeNic, Taken};
 use crate::error::Error;
-use crate::loader::MTU;
 use crate::settings::Settings;
+use crate::tap::{MTU, PortPlace};
 use alloc::boxed::Box;
-use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 pub use ap_task::ApStats;
 pub(crate) use ap_task::instant;
-use core::cell::Cell;
 use core::net::IpAddr;
 use location::{EngineLocation, LostTasks, Started};
 use wireboot_fetch::url::{Host, Url};
 use wireboot_fetch::{Command, Event, File, Floor, Leases};
-use wireboot_net::{TapPort, tap};
+use wireboot_net::tap;
 use wireboot_nic::vlan::VlanId;
 use wireboot_nic::{Fault, Nic};
 use wireboot_platform::claim::lent::Lent;
@@ -37,9 +35,6 @@ const AWAKE: u64 = 3_000;
 /// The same while a lease or a file has been asked for and nothing is known of it, in microseconds: when the answer comes, the network stands
 /// still until something is done with it, and a tick would cost more than a tenth of the time that 64 MB take.
 const AWAKE_FOR_ANSWER: u64 = 30_000;
-
-/// Where a loader's link finds the port of its tap, and that of another one later.
-pub(crate) type PortPlace = Rc<Cell<Option<Box<TapPort>>>>;
 
 /// How long the link is waited for before the console says so, in microseconds.
 const SILENT: u64 = 1_500_000;
@@ -291,10 +286,10 @@ impl Network {
         Ok(())
     }
 
-    /// One turn of the network, or a look at the processor that turns it.
+    /// One turn of the network, or a look at the APs that turn it.
     ///
     /// # Errors
-    /// [`Error::Processor`] when that one was lost: the service was started anew on the BSP, without the jobs
+    /// [`Error::Processor`] when one of those was lost: the service was started anew on the BSP, without the jobs
     /// that it had.
     pub fn turn(&mut self) -> Result<(), Error> {
         let now = self.clock.micros();
@@ -434,7 +429,7 @@ impl Network {
         match self.end() {
             Some(mut ended) => ended.nic.stop(),
             None if runs => {
-                // A processor that cannot be stopped would drive it beside its next owner.
+                // An AP that cannot be stopped would drive it beside its next owner.
                 log::error!("the network card cannot be let go of; the machine is reset");
                 wireboot_platform::reset();
             }
@@ -466,7 +461,7 @@ impl Network {
         ended
     }
 
-    /// After a processor was lost: a new service, on the BSP. What the old one had stays allocated.
+    /// After an AP was lost: a new service, on the BSP. What the old one had stays allocated.
     fn restart_service(&mut self) -> Result<(), Error> {
         let EngineLocation::Remote(tasks) =
             core::mem::replace(&mut self.location, EngineLocation::Stopped)
@@ -487,7 +482,7 @@ impl Network {
         commands.try_for_each(|command| self.send(command))
     }
 
-    /// The interface without the processors that are lost. One that our own driver drives is reset first.
+    /// The interface without the APs that are lost. One that our own driver drives is reset first.
     fn recover(&self, lost: LostTasks) -> Result<AnyNic, Error> {
         kill(lost.processors)?;
         if let Some(driver_end) = lost.driver_end {
@@ -528,7 +523,7 @@ impl Drop for IdleNic {
     }
 }
 
-/// Ends what runs on lost processors. Where the firmware refuses, the device may get a second owner at any time, so nobody else may
+/// Ends what runs on lost APs. Where the firmware refuses, the device may get a second owner at any time, so nobody else may
 /// use it, and the boot is over for us.
 fn kill(processors: Vec<Processor>) -> Result<(), Error> {
     for mut processor in processors {

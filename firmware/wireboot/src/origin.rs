@@ -1,6 +1,7 @@
 //! How were we loaded? From which interface and server, and what does the firmware know of the network?
 
 use crate::above::Above;
+use crate::error::Error;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::fmt::Display;
@@ -16,6 +17,8 @@ use wireboot_platform::started;
 
 /// Our own file's name.
 const OWN_NAME: &str = "wireboot.efi";
+/// The configuration that is looked for beside it.
+const CONFIG_NAME: &str = "wireboot.conf";
 
 /// What the firmware knows of the way we came.
 pub struct Origin {
@@ -88,6 +91,33 @@ impl Origin {
         self.url.as_ref() == Some(url)
             || url.resource().rsplit(['/', '\\']).next() == Some(OWN_NAME)
             || self.above.has_started(url)
+    }
+
+    /// What leases name to be booted: the boot file of one, of those that do not lead back; else `wireboot.conf` beside wireboot.efi.
+    ///
+    /// # Errors
+    /// [`Error::BootFile`]: why what they name cannot be fetched. Nothing else of this network is booted in its place: it was to come by
+    /// `https`, perhaps.
+    /// [`Error::Nothing`]: they name nothing, and wireboot.efi came from no server.
+    pub(crate) fn named_by(&self, leases: &Leases) -> Result<Url, Error> {
+        if let Some(url) = self.boot_file(leases).map_err(Error::BootFile)? {
+            return Ok(url);
+        }
+        let own = self.url.clone().or_else(|| boot_files(leases).next());
+        Ok(own.ok_or(Error::Nothing)?.join(CONFIG_NAME)?)
+    }
+
+    /// The first boot file that can be fetched and does not lead back; `None` where leases name none, or only those that lead back.
+    fn boot_file(&self, leases: &Leases) -> Result<Option<Url>, UrlError> {
+        let mut failure = None;
+        for file in named(leases) {
+            match file {
+                Ok(url) if self.leads_back(&url) => {}
+                Ok(url) => return Ok(Some(url)),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(None), Err)
     }
 
     /// Whether the firmware holds a lease.
@@ -181,18 +211,6 @@ pub(crate) fn beyond(given: &Leases, firmwares: &Leases) -> Leases {
     }
 }
 
-/// The boot file that one of the leases names.
-///
-/// # Errors
-/// Why what they name cannot be fetched. Nothing else is booted in its place: it was to come by `https`, perhaps.
-pub fn boot_file(leases: &Leases) -> Result<Option<Url>, UrlError> {
-    match (boot_files(leases).next(), named(leases).next()) {
-        (Some(url), _) => Ok(Some(url)),
-        (None, Some(Err(error))) => Err(error),
-        _ => Ok(None),
-    }
-}
-
 /// The boot files that the leases name and that can be fetched.
 pub fn boot_files(leases: &Leases) -> impl Iterator<Item = Url> {
     named(leases).filter_map(Result::ok)
@@ -248,6 +266,20 @@ mod tests {
         }
     }
 
+    /// A wireboot.efi that came from `url`.
+    fn origin(url: Option<&str>) -> Origin {
+        Origin {
+            path: Box::default(),
+            network: NetworkPath::default(),
+            cached: None,
+            leases: Leases::default(),
+            client_id: None,
+            url: url.map(|url| Url::parse(url).unwrap()),
+            http: false,
+            above: Above::default(),
+        }
+    }
+
     #[test]
     fn the_firmwares_lease_goes_on_by_a_version_of_ip_that_dhcp_gave_none_of() {
         let firmwares = leases(Some("w.efi"), Some("tftp://[fd00::1]/w.efi"));
@@ -274,6 +306,7 @@ mod tests {
 
     #[test]
     fn what_a_server_names_is_booted_or_refused() {
+        let boot_file = |leases: &Leases| origin(None).boot_file(leases);
         let found = |v4, v6| {
             let found = boot_file(&leases(v4, v6));
             found.map(|url| url.map(|url| url.as_str().to_string()))
@@ -316,5 +349,41 @@ mod tests {
         assert!(boot_file(&unreadable).is_err());
         let why = found(Some(https), None).unwrap_err().to_string();
         assert!(why.contains("https is not supported"), "{why}");
+    }
+
+    #[test]
+    fn a_boot_file_that_leads_back_names_nothing_new() {
+        let own = "tftp://10.0.0.1/x64/wireboot.efi";
+        let found = |own: Option<&str>, v4: Option<&str>, v6: Option<&str>| {
+            let found = origin(own).named_by(&leases(v4, v6));
+            let found = found.map(|url| url.as_str().to_string());
+            found.map_err(|error| error.to_string())
+        };
+        let (back4, back6) = ("x64/wireboot.efi", "tftp://[fd00::1]/wireboot.efi");
+        let (new4, new6) = ("linux.conf", "http://[fd00::1]/linux.conf");
+        let refused = |url: &str| -> Result<String, String> {
+            let why = "the boot file that the DHCP server names cannot be fetched";
+            let help = "https is not supported; serve the file by http and give its sha256";
+            Err(format!("{why}: {url}: {help}"))
+        };
+        let (https4, https6) = ("https://10.0.0.1/a.efi", "https://[fd00::1]/a.efi");
+        let by = |v4, v6| found(Some(own), Some(v4), Some(v6));
+        assert_eq!(by(https4, back6), refused(https4));
+        assert_eq!(by(back4, https6), refused(https6));
+        assert_eq!(by(https4, https6), refused(https4));
+        assert_eq!(by(https4, new6), Ok(new6.to_string()));
+        assert_eq!(by(back4, new6), Ok(new6.to_string()));
+        let new = Ok("tftp://10.0.0.1/linux.conf".to_string());
+        assert_eq!(by(new4, new6), new);
+        assert_eq!(by(new4, back6), new);
+        assert_eq!(by(new4, https6), new);
+        // Beside wireboot.efi.
+        let conf = Ok("tftp://10.0.0.1/x64/wireboot.conf".to_string());
+        assert_eq!(by(back4, back6), conf);
+        assert_eq!(found(Some(own), None, None), conf);
+        // Or, from a disk, beside the one that is named.
+        assert_eq!(found(None, Some(back4), Some(back6)), conf);
+        let nothing = found(None, None, None).unwrap_err();
+        assert!(nothing.contains("nothing to boot"), "{nothing}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::fetching::Fetcher;
+use crate::file_url::absolute;
 use crate::menu;
 use crate::settings::{EMBEDDED, Settings};
 use crate::source::{self, Choice};
@@ -12,7 +13,7 @@ use wireboot_fetch::url::Url;
 use wireboot_wire::bootconf::{self, BootConfig, Program, Setting};
 use wireboot_wire::filetype;
 
-/// What is started.
+/// As what the program is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An EFI program, which finds a network: ours, or the firmware's.
@@ -76,15 +77,6 @@ pub(crate) fn make(
     };
     settings.complete(EMBEDDED, embedded)?;
     plan(fetcher, file, url, arguments, settings)
-}
-
-/// The URL of a file of a configuration.
-pub(crate) fn absolute(base: Option<&Url>, file: &bootconf::File) -> Result<Url, Error> {
-    Ok(match base {
-        Some(base) => base.join(&file.url)?,
-        None if file.url.contains("://") => Url::parse(&file.url)?,
-        None => return Err(Error::Relative(file.url.clone())),
-    })
 }
 
 /// What a file says. It came from `url`.
@@ -152,7 +144,8 @@ fn choose(
     arguments: &str,
     (name, settings): (&str, &mut Settings),
 ) -> Result<Plan, Error> {
-    let index = menu::choose(&config, fetcher.network())?;
+    let network = fetcher.network();
+    let index = menu::choose(&config, network.clock, Some(network))?;
     if index >= config.entries.len() {
         return Err(Error::Nothing);
     }

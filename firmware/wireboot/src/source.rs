@@ -3,9 +3,9 @@
 
 use crate::error::Error;
 use crate::fetching::{Fetcher, Wanted};
+use crate::file_url::absolute;
 use crate::options;
 use crate::origin::{self, Origin};
-use crate::plan;
 use crate::settings::EMBEDDED;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,14 +20,9 @@ use wireboot_wire::bootconf::{self, BootConfig};
 
 /// The user class that we give (option 77).
 const USER_CLASS: &str = "wireboot";
-/// The configuration looked for beside it.
-const CONFIG_NAME: &str = "wireboot.conf";
 
 /// How long a DHCP server may take to say what to boot when the firmware has got an address already.
 const PATIENCE_WITH_LEASE: Duration = Duration::from_secs(4);
-
-/// How long the lease of one version of IP may follow the other's, in microseconds: there are servers that look for 3 s whether an address is in use.
-const OTHER_VERSION: u64 = 5_000_000;
 
 /// What shall be booted, as far as known before anything is fetched.
 #[derive(Clone)]
@@ -56,7 +51,8 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The file by which it is seen whether a network leads to what shall be booted: that which is named, or the program of the default entry.
+    /// The file by which it is seen whether a network leads to what shall be booted: that which is named, or the program of the default
+    /// entry.
     pub(crate) fn first_file(
         &self,
         fetcher: &mut Fetcher,
@@ -75,7 +71,7 @@ impl Choice {
                 let entry = config.default_entry().ok_or(Error::Nothing)?;
                 let program = entry.program.file();
                 fetcher.get(&[Wanted {
-                    url: &plan::absolute(base.as_ref(), program)?,
+                    url: &absolute(base.as_ref(), program)?,
                     sha256: program.sha256,
                     is_initrd: false,
                 }])?
@@ -96,7 +92,7 @@ impl Choice {
             }
             Self::Config { config, base, .. } => {
                 let files = config.entries.iter().flat_map(bootconf::Entry::files);
-                let urls = files.filter_map(|file| plan::absolute(base.as_ref(), file).ok());
+                let urls = files.filter_map(|file| absolute(base.as_ref(), file).ok());
                 urls.filter_map(address).collect()
             }
         }
@@ -147,7 +143,8 @@ pub fn given(
     Ok(embedded)
 }
 
-/// Addresses without a question about boot files, to get what was chosen: the firmware's, and by DHCP where those do not lead to its servers.
+/// Addresses without a question about boot files, to get what was chosen: the firmware's, and by DHCP where those do not lead to its
+/// servers, at once or when a server's name has no address by them.
 pub(crate) fn take_lease_to(
     fetcher: &mut Fetcher,
     origin: &Origin,
@@ -156,6 +153,7 @@ pub(crate) fn take_lease_to(
 ) -> Result<(), Error> {
     let is_led_to = |server: &IpAddr| origin.leases.have_version_of(*server);
     if origin.has_lease() && choice.servers().iter().all(is_led_to) {
+        fetcher.ask_for_names(request(origin, false, Some(PATIENCE_WITH_LEASE)));
         return adopt(fetcher, origin.leases.clone());
     }
     ask_beyond(fetcher, origin, false, patience).map(drop)
@@ -174,8 +172,8 @@ pub fn take_lease(
     }
 }
 
-/// An address of `server`'s version of IP, or of IPv4 where no server is known yet, without a question about boot files: the firmware's, else by DHCP. Where
-/// none of that version comes, there is perhaps one of the other.
+/// An address of `server`'s version of IP, or of IPv4 where no server is known yet, without a question about boot files: the firmware's,
+/// else by DHCP. Where none of that version comes, there is perhaps one of the other.
 pub fn take_lease_for(
     fetcher: &mut Fetcher,
     origin: &Origin,
@@ -186,7 +184,7 @@ pub fn take_lease_for(
         return adopt(fetcher, origin.leases.clone());
     }
     ask(fetcher, origin, false, patience_with(origin, None))?;
-    fetcher.wait_for_lease(server, OTHER_VERSION)
+    fetcher.wait_for_lease(server)
 }
 
 /// What DHCP answers to a question for a boot file, without one where none is named.
@@ -225,18 +223,13 @@ fn report(leases: &Leases, source: &str) {
     }
 }
 
-fn ask(
-    fetcher: &mut Fetcher,
-    origin: &Origin,
-    want_boot_file: bool,
-    patience: Option<Duration>,
-) -> Result<Leases, Error> {
+fn request(origin: &Origin, want_boot_file: bool, patience: Option<Duration>) -> DhcpRequest {
     let (architecture, vendor_class) = if origin.http {
         (16, VendorClass::Http)
     } else {
         (7, VendorClass::Pxe)
     };
-    let leases = fetcher.dhcp(DhcpRequest {
+    DhcpRequest {
         architecture,
         uuid: smbios::system_uuid(),
         client_id: origin.client_id.clone(),
@@ -249,7 +242,16 @@ fn ask(
             .map(|lease| lease.address.address()),
         want_boot_file,
         patience,
-    })?;
+    }
+}
+
+fn ask(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    want_boot_file: bool,
+    patience: Option<Duration>,
+) -> Result<Leases, Error> {
+    let leases = fetcher.dhcp(request(origin, want_boot_file, patience))?;
     report(&leases, "DHCP");
     Ok(leases)
 }
@@ -279,12 +281,6 @@ pub fn by_dhcp(
     patience: Option<Duration>,
 ) -> Result<Choice, Error> {
     let leases = ask_beyond(fetcher, origin, true, patience_with(origin, patience))?;
-    match origin::boot_file(&leases).map_err(Error::BootFile)? {
-        Some(url) if !origin.leads_back(&url) => Ok(Choice::Named { url }),
-        named => {
-            let own = origin.url.clone().or(named).ok_or(Error::Nothing)?;
-            let url = own.join(CONFIG_NAME)?;
-            Ok(Choice::Named { url })
-        }
-    }
+    let url = origin.named_by(&leases)?;
+    Ok(Choice::Named { url })
 }

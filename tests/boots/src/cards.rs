@@ -224,6 +224,35 @@ pub(crate) fn embedded_first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
     fixture.runs(&mut machine)
 }
 
+/// The default's program comes by no card, and the first leads as far as the second: another entry comes by the second.
+pub(crate) fn embedded_default_is_gone(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    let program = fixture.lab.scratch().join("embedded.efi");
+    // Nobody listens at that port.
+    let text = format!(
+        "timeout 60\ntitle Default\nlinux http://10.77.0.1:81/linux\n\
+         title Other\nlinux http://10.77.0.1/linux\ninitrd http://10.77.0.1/system.cpio\n\
+         initrd http://10.77.0.1/data.cpio\noptions {}\n",
+        system::OPTIONS
+    );
+    embed::configuration(&boot_program()?, &text, &program)?;
+    fixture.boot_from_stick(&program)?;
+    add_first_card(&mut fixture, ELSEWHERE)?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = goes_on_with_the_second_card(&fixture)?;
+    expect(&mut machine, r"wireboot: 1 Default in \d+ s")?;
+    machine.console.send("2")?;
+    for text in [
+        "wireboot: going on with the next network card",
+        r"wireboot: http://10\.77\.0\.1/linux: \d+ bytes",
+        r#"wireboot: booting "Other""#,
+        "wireboot: starting linux",
+    ] {
+        expect(&mut machine, text)?;
+    }
+    Ok(())
+}
+
 fn goes_on_with_the_second_card(fixture: &Fixture<'_>) -> Result<RunningMachine> {
     let mut machine = fixture.start()?;
     expect(&mut machine, r"wireboot: address 10\.0\.2\.15/24 \(DHCP\)")?;

@@ -117,6 +117,14 @@ const CASES: &[(&str, Case)] = &[
         "the_slower_version_has_the_name",
         two_versions::the_slower_version_has_the_name,
     ),
+    (
+        "the_slower_version_has_the_file",
+        two_versions::the_slower_version_has_the_file,
+    ),
+    (
+        "the_other_version_has_the_name",
+        two_versions::the_other_version_has_the_name,
+    ),
     ("small_link_is_told", paths::small_link_is_told),
     ("small_link_swallows", paths::small_link_swallows),
     ("small_link_http_with_icmp", |lab| {
@@ -283,6 +291,7 @@ const CASES: &[(&str, Case)] = &[
         "embedded_first_card_leads_elsewhere",
         cards::embedded_first_card_leads_elsewhere,
     ),
+    ("embedded_default_is_gone", cards::embedded_default_is_gone),
     ("in_a_vlan", cards::in_a_vlan),
     ("in_an_embedded_vlan", cards::in_an_embedded_vlan),
     ("over_an_rtl8139", firmware_drivers::over_an_rtl8139),

@@ -4,13 +4,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use wireboot_lab::embed;
 use wireboot_lab::ip::IpVersion::{V4, V6};
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
 
-use crate::fixture::{Fixture, expect};
-use crate::servers;
+use crate::fixture::{Fixture, boot_program, expect};
+use crate::{servers, system};
 
 /// A server behind a router that passes on nothing, and says nothing of it.
 const BLACK_HOLE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
@@ -161,6 +162,103 @@ fn by_the_slower_version(lab: &Lab, host: &str, seconds: u32) -> Result<()> {
         &format!(r"http://{host}/wireboot\.conf: \d+ bytes"),
     )?;
     fixture.fetched_right(&mut machine)
+}
+
+/// DHCPv6 names a file that its server has not. DHCP over IPv4 answers later and names one that is there.
+pub(crate) fn the_slower_version_has_the_file(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        bridge: true,
+        ip: &[V4, V6],
+        ..NetworkOptions::default()
+    };
+    let mut fixture = Fixture::on(lab, options, 1)?;
+    fixture.boot_from_disk("")?;
+    let directory = &fixture.system.directory;
+    // Each of the two questions that have come by then takes 2 s.
+    let _servers = [
+        servers::dnsmasq_for(
+            lab,
+            lab.command("dnsmasq"),
+            "slow",
+            &[
+                "--port=0",
+                "--no-ping",
+                "--interface=lab0",
+                "--dhcp-range=10.77.0.100,10.77.0.199,255.255.255.0,1h",
+                "--dhcp-reply-delay=2",
+                "--dhcp-boot=http://10.77.0.1/wireboot.conf",
+                "--dhcp-leasefile=/dev/null",
+            ],
+        )?,
+        servers::dnsmasq_for(
+            lab,
+            lab.command("dnsmasq"),
+            "six",
+            &[
+                "--port=0",
+                "--interface=lab0",
+                "--enable-ra",
+                "--dhcp-range=fd00:77::100,fd00:77::1ff,64,1h",
+                "--dhcp-option=option6:bootfile-url,http://[fd00:77::1]/gone.conf",
+                "--dhcp-leasefile=/dev/null",
+            ],
+        )?,
+        servers::nginx(lab, lab.command("nginx"), SERVER.into(), directory)?,
+        servers::nginx(lab, lab.command("nginx"), SERVER6.into(), directory)?,
+    ];
+    fixture.system.check("data.cpio")?;
+    let mut machine = fixture.start()?;
+    for text in [
+        r"wireboot: warning: http://\[fd00:77::1\]/gone\.conf.*404",
+        r"wireboot: asking for http://10\.77\.0\.1/wireboot\.conf as well",
+        r"wireboot: http://10\.77\.0\.1/wireboot\.conf: \d+ bytes",
+    ] {
+        expect(&mut machine, text)?;
+    }
+    fixture.fetched_right(&mut machine)
+}
+
+/// Addresses by DHCPv6 alone.
+const MANAGED: &str = "interface lab0 {
+    AdvSendAdvert on;
+    MaxRtrAdvInterval 30;
+    AdvManagedFlag on;
+    prefix fd00:77::/64 {
+        AdvAutonomous off;
+    };
+};
+";
+
+/// The firmware comes by IPv4, and the embedded configuration's host has an address of IPv6 alone, which nobody has asked for.
+pub(crate) fn the_other_version_has_the_name(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        bridge: true,
+        ip: &[V4, V6],
+        ..NetworkOptions::default()
+    };
+    let fixture = Fixture::on(lab, options, 1)?;
+    let program = lab.scratch().join("named.efi");
+    let text = format!(
+        "title By name\nlinux http://boot.lab/linux\ninitrd http://boot.lab/system.cpio\n\
+         initrd http://boot.lab/data.cpio\noptions {}\n",
+        system::OPTIONS
+    );
+    embed::configuration(&boot_program()?, &text, &program)?;
+    let _servers = [
+        servers::radvd_with(lab, MANAGED)?,
+        servers::dnsmasq_dns(lab, "boot.lab", &[SERVER6.into()])?,
+    ];
+    let _server = fixture.serve_program(&program, &["--dns", "10.77.0.1"])?;
+    let mut machine = fixture.start()?;
+    for text in [
+        r"wireboot: address 10\.77\S+ \(the firmware's lease\)",
+        r"wireboot: warning: .*boot\.lab.*; asking DHCP",
+        r"wireboot: http://boot\.lab/data\.cpio: \d+ bytes",
+        "wireboot: starting linux",
+    ] {
+        expect(&mut machine, text)?;
+    }
+    Ok(())
 }
 
 /// How long after the first text on the console the second comes.

@@ -34,6 +34,8 @@ struct Driver {
     status: Option<Status>,
     /// Whether there is a link, where it looks for that at its initialization only.
     cable: Option<bool>,
+    /// How often its initialization fails.
+    failing_starts: usize,
 }
 
 /// What this is called with is always the first field of a `Driver`.
@@ -62,6 +64,10 @@ unsafe extern "efiapi" fn initialize(
     let driver = driver(this);
     let mode = &mut driver.mode;
     assert_eq!(mode.state, NetworkState::STARTED);
+    if let Some(left) = driver.failing_starts.checked_sub(1) {
+        driver.failing_starts = left;
+        return Status::DEVICE_ERROR;
+    }
     mode.state = NetworkState::INITIALIZED;
     if let Some(cable) = driver.cable {
         mode.media_present = cable.into();
@@ -267,6 +273,7 @@ impl Driver {
             refused: 0,
             status: None,
             cable: None,
+            failing_starts: 0,
         });
         driver.protocol.mode = &raw const driver.mode;
         driver
@@ -516,6 +523,33 @@ fn a_link_that_is_told_at_the_start_only_is_seen() {
     bench.driver().mode.media_present = Boolean::FALSE;
     assert!(!bench.snp().link_up());
     assert_eq!(bench.driver().shutdowns, before);
+}
+
+#[test]
+fn a_start_that_fails_while_there_is_no_link_is_no_end() {
+    let mut bench = Bench::pausing(0, |driver| driver.cable = Some(false));
+    bench.driver().failing_starts = 2;
+    bench.driver().cable = Some(true);
+    assert!(!bench.snp().link_up());
+    assert_eq!(bench.driver().mode.state, NetworkState::STARTED);
+    // What it says of the cable is not what a start has found.
+    bench.driver().mode.media_present = Boolean::TRUE;
+    assert!(!bench.snp().link_up());
+    assert!(bench.snp().link_up());
+    bench.send(1).unwrap();
+    assert_eq!(bench.driver().sent.len(), 1);
+}
+
+/// However fast it is asked: the wait for a link has an end of its own.
+#[test]
+fn a_status_that_is_not_told_is_no_end_while_there_is_no_link() {
+    let mut bench = Bench::pausing(u64::MAX >> 1, |driver| driver.cable = Some(false));
+    for _ in 0..100_000 {
+        bench.driver().status = Some(Status::DEVICE_ERROR);
+        assert!(!bench.snp().link_up());
+    }
+    bench.driver().mode.media_present = Boolean::TRUE;
+    assert!(bench.snp().link_up());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A file that DHCP names, while the other version of IP may name another: one of the two servers may be dead.
 
-use super::{Download, Fetcher, Progress, Wanted, take};
+use super::{Download, Fetcher, OTHER_VERSION, Progress, Wanted, take};
 use crate::error::Error;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -9,8 +9,18 @@ use wireboot_fetch::{Command, Event, File, Leases};
 use wireboot_platform::console;
 
 /// How long the first file may bring nothing until the other is asked for as well, in microseconds. Servers that are there answer sooner,
-/// and one that is dead is waited for much longer. In this time the other version's lease has come, too, where there is one.
+/// and one that is dead is waited for much longer. In this time DHCPv6 has answered, too, where there is one.
 const HEAD_START: u64 = 1_000_000;
+
+/// Whether the other file is not waited for any more after so many microseconds, when the first has failed: no lease is to come that names
+/// it.
+fn comes_no_other(waited: u64, leases: &Leases) -> bool {
+    let patience = match leases.v4 {
+        Some(_) => HEAD_START,
+        None => OTHER_VERSION,
+    };
+    waited >= patience
+}
 
 impl Fetcher {
     /// Downloads `first`. Where that fails, or brings nothing for a while, what `other` names then is asked for too, and the first of
@@ -61,10 +71,10 @@ impl Fetcher {
             if downloads.iter().any(Download::is_over) {
                 return ControlFlow::Break(Ok(()));
             }
-            let waited = now >= begin + HEAD_START;
+            let waited = now - begin;
             let nothing = |one: &Download| one.received == 0 && one.total.is_none();
             if step.is_ok()
-                && (downloads.is_empty() || waited && downloads.iter().all(nothing))
+                && (downloads.is_empty() || waited >= HEAD_START && downloads.iter().all(nothing))
                 && let Some(url) = other(network.leases())
                 && let Some(job) = second.take()
             {
@@ -74,7 +84,10 @@ impl Fetcher {
             }
             match (step, &failure) {
                 (Err(error), _) => ControlFlow::Break(Err(error)),
-                (_, Some(_)) if downloads.is_empty() && (waited || second.is_none()) => {
+                (_, Some(_))
+                    if downloads.is_empty()
+                        && (second.is_none() || comes_no_other(waited, network.leases())) =>
+                {
                     ControlFlow::Break(failure.take().map_or(Ok(()), |error| Err(error.into())))
                 }
                 _ => ControlFlow::Continue(false),
@@ -91,5 +104,26 @@ impl Fetcher {
         let (ended, file) = file.ok_or(Error::Nothing)?;
         self.arrived(&file, ended);
         Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wireboot_fetch::{Lease, Lease6, LeaseSource};
+    use wireboot_net::{Ipv4Addr, Ipv4Cidr};
+
+    #[test]
+    fn dhcp_over_ipv4_may_take_longer_to_name_another_file() {
+        let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 5), 24);
+        let v4 = Leases::from(Lease::new(address, LeaseSource::Dhcp));
+        let v6 = Leases {
+            v4: None,
+            v6: Some(Lease6::new(LeaseSource::Dhcp)),
+        };
+        for (leases, patience) in [(v4, 1_000_000), (v6, 5_000_000)] {
+            assert!(!comes_no_other(patience - 1, &leases));
+            assert!(comes_no_other(patience, &leases));
+        }
     }
 }

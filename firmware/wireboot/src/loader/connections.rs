@@ -25,7 +25,7 @@ pub(super) struct Connection {
 }
 
 impl LoaderNetwork {
-    /// What runs is lost with its processor, or with the card.
+    /// What runs is lost with its AP (application processor), or with the card.
     pub(super) fn lose_connections(&mut self) {
         for connection in &mut self.connections {
             connection.port.end(Ending::Reset);

@@ -24,7 +24,7 @@ fn piece(bytes: usize) -> Option<Piece<Pieces>> {
 }
 
 impl LoaderNetwork {
-    /// What runs is lost with its processor, or with the card.
+    /// What runs is lost with its AP (application processor), or with the card.
     pub(super) fn lose_downloads(&mut self) {
         self.downloads.iter_mut().for_each(|(_, one)| one.lose());
     }

@@ -43,7 +43,7 @@ impl LoaderNetwork {
         }
     }
 
-    /// What runs is lost with its processor, or with the card.
+    /// What runs is lost with its AP (application processor), or with the card.
     pub(super) fn lose_exchanges(&mut self) {
         for exchange in &mut self.exchanges {
             exchange.body.ended(Err(Verdict::DeviceError));

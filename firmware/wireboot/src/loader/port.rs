@@ -1,11 +1,11 @@
 //! The loader's end of the tap on the engine's link.
 
-use crate::network::PortPlace;
+use crate::tap::PortPlace;
 use alloc::boxed::Box;
 use wireboot_net::TapPort;
 use wireboot_protocols::link::Link;
 
-/// The port of the tap that there is: another one after a processor was lost.
+/// The port of the tap that there is: another one after an AP (application processor) was lost.
 pub(super) struct LoaderPort {
     port: Box<TapPort>,
     next: PortPlace,

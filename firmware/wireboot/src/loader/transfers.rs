@@ -14,9 +14,9 @@ enum Outcome {
 }
 
 impl LoaderNetwork {
-    /// Downloads `url` to `buffer` where the server tells that it fits; else, and where the transfer begins anew, to memory of ours. Stops as soon
-    /// as the size is known when that does not fit, or when there is no buffer. Afterwards nobody has that, unless it is the file's memory.
-    /// Where the processor that runs the network is lost, it begins anew without it.
+    /// Downloads `url` to `buffer` where the server tells that it fits; else, and where the transfer begins anew, to memory of ours. Stops as
+    /// soon as the size is known when that does not fit, or when there is no buffer. Afterwards nobody has that, unless it is the file's
+    /// memory. Where an AP (application processor) that runs the network is lost, it begins anew on the BSP (bootstrap processor).
     fn transfer(&mut self, url: &Url, mut buffer: Option<Buffer>) -> Result<Outcome, Failure> {
         let mut wanted = self.get(url)?;
         let room = buffer.as_ref().map(|buffer| buffer.len() as u64);
@@ -25,7 +25,7 @@ impl LoaderNetwork {
         loop {
             if let Err(error) = self.network.turn() {
                 if matches!(error, Error::NotKilled(_)) && room.is_some() && buffer.is_none() {
-                    // The processor that cannot be stopped has the caller's buffer.
+                    // The AP that cannot be stopped has the caller's buffer.
                     log::error!("{error}; the machine is reset");
                     wireboot_platform::reset();
                 }

@@ -11,9 +11,9 @@ use wireboot_platform::faults::{self, Place};
 use wireboot_platform::processors::{self, Parking, Processor};
 use wireboot_threads::{Context, Thread, Watch, spawn};
 
-/// How long a processor may take to come, in microseconds. 15 ms are common.
+/// How long an AP may take to come, in microseconds. 15 ms are common.
 const START: u64 = 500_000;
-/// A processor that has not beaten ([`Context::beat`]) for so long while the BSP looked is lost, in microseconds. Hypervisors take
+/// An AP that has not beaten ([`Context::beat`]) for so long while the BSP looked is lost, in microseconds. Hypervisors take
 /// processors away for tenths of a second.
 const SILENCE: u64 = 3_000_000;
 /// When nothing has come for so long, in microseconds, the AP begins to park: longer than what servers near by take to
@@ -38,7 +38,7 @@ pub(super) trait Task: Send + 'static {
 
     /// The machine's, calibrated by the BSP.
     fn clock(&self) -> Clock;
-    /// Begins, on the processor that will run it.
+    /// Begins, on the AP that will run it.
     fn begin(self) -> Self::Running;
     /// One turn. Returns whether something was to be done.
     fn turn(running: &mut Self::Running, now: Instant) -> Result<bool, Fault>;
@@ -48,7 +48,7 @@ pub(super) trait Task: Send + 'static {
     fn end(running: Self::Running) -> Self::Remains;
 }
 
-/// What has been done on a processor.
+/// What has been done on an AP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApStats {
     /// Ticks of the time-stamp counter in turns that received frames.
@@ -59,7 +59,7 @@ pub struct ApStats {
     pub bytes: u64,
 }
 
-/// [`ApStats`] that its processor writes and the BSP reads. Each number for itself: they may be of different turns.
+/// [`ApStats`] that the AP writes and the BSP reads. Each number for itself: they may be of different turns.
 #[derive(Default)]
 struct SharedStats {
     ticks: AtomicU64,
@@ -93,7 +93,7 @@ struct TaskWithStats<T> {
 /// How a task ended: what remains, and the fault that ended it unless it was asked to.
 type Ended<T> = (<T as Task>::Remains, Option<Fault>);
 
-/// A task on a processor of its own.
+/// A task on an AP of its own.
 pub(super) struct ApTask<T: Task> {
     thread: Thread<TaskWithStats<T>, Ended<T>>,
     processor: Processor,
@@ -159,7 +159,7 @@ impl<T: Task> ApTask<T> {
         Err(task.task)
     }
 
-    /// The processor's number, by EFI_MP_SERVICES_PROTOCOL.
+    /// The AP's number, by EFI_MP_SERVICES_PROTOCOL.
     pub(super) fn number(&self) -> usize {
         self.processor.number()
     }
@@ -174,7 +174,7 @@ impl<T: Task> ApTask<T> {
         self.thread.is_finished()
     }
 
-    /// Why the processor is lost, if it is.
+    /// Why the AP is lost, if it is.
     pub(super) fn loss(&mut self, now: u64) -> Option<String> {
         let beats = self.thread.beats();
         if beats != self.beats {
@@ -191,10 +191,10 @@ impl<T: Task> ApTask<T> {
         self.thread.stop();
     }
 
-    /// Ends the task, and does what it needs of this processor `meanwhile`.
+    /// Ends the task, and does what it needs of the BSP `meanwhile`.
     ///
     /// # Errors
-    /// The processor, when it does not stop.
+    /// The AP, when it does not stop.
     pub(super) fn end(
         self,
         clock: Clock,
@@ -226,13 +226,13 @@ impl<T: Task> ApTask<T> {
         Ok(ended)
     }
 
-    /// The processor, with whatever the task was in the middle of.
+    /// The AP, with whatever the task was in the middle of.
     pub(super) fn abandon(self) -> Processor {
         self.processor
     }
 }
 
-/// Halts a processor that does not stop, so that it does not go on in memory that soon is somebody else's.
+/// Halts an AP that does not stop, so that it does not go on in memory that soon is somebody else's.
 fn halt(processor: &Processor, clock: Clock) {
     let number = processor.number();
     let mut told = false;
@@ -245,7 +245,7 @@ fn halt(processor: &Processor, clock: Clock) {
     }
 }
 
-/// Runs a task on its processor until it is asked to stop or meets a fault.
+/// Runs a task on its AP until it is asked to stop or meets a fault.
 fn serve<T: Task>(task: TaskWithStats<T>, context: &Context<'_>) -> Ended<T> {
     let TaskWithStats { task, stats } = task;
     let clock = task.clock();

@@ -33,7 +33,7 @@ pub(super) enum EngineLocation {
     Local(Box<Service<Vlan<AnyNic>>>),
     /// On APs, which [`ApTask`] watches.
     Remote(ApTasks),
-    /// It has ended, or could not be started anew after a processor was lost.
+    /// It has ended, or could not be started anew after an AP was lost.
     Stopped,
 }
 
@@ -47,7 +47,7 @@ nic_enum! {
     }
 }
 
-/// The service on one processor, and workers on others, each on a queue pair of the card of its own.
+/// The service on one AP, and workers on others, each on a queue pair of the card of its own.
 pub(super) struct ApTasks {
     leader: ApTask<ServiceTask<RemoteNic>>,
     workers: Vec<ApTask<WorkerTask>>,
@@ -65,7 +65,7 @@ fn local_nic(nic: RemoteNic, driver_end: Option<Box<DriverEnd<FirmwareNic>>>) ->
     }
 }
 
-/// What remains when a processor is lost.
+/// What remains when an AP is lost.
 pub(super) struct LostTasks {
     /// All that do not stop, with whatever they were in the middle of.
     pub processors: Vec<Processor>,
@@ -97,7 +97,7 @@ impl ApTasks {
         self.leader.is_over() || self.workers.iter().any(ApTask::is_over)
     }
 
-    /// A processor that is lost, and why.
+    /// The number of an AP that is lost, and why.
     pub(super) fn loss(&mut self, now: u64) -> Option<(usize, String)> {
         fn of<T: Task>(task: &mut ApTask<T>, now: u64) -> Option<(usize, String)> {
             task.loss(now).map(|reason| (task.number(), reason))
@@ -121,7 +121,7 @@ impl ApTasks {
     /// Ends all, the leader last: its NIC is the one that stops the card.
     ///
     /// # Errors
-    /// What remains, when a processor does not stop.
+    /// What remains, when an AP does not stop.
     pub(super) fn end(self, clock: Clock) -> Result<(AnyNic, Option<Fault>), LostTasks> {
         let mut driver_end = self.driver_end;
         self.workers.iter().for_each(ApTask::request_stop);
@@ -187,7 +187,7 @@ struct Parts {
     commands: Receiver<Command>,
     events: Sender<Event>,
     clock: Clock,
-    /// `None` without tasks.
+    /// `None` without workers.
     leader: Option<Leader>,
 }
 
@@ -263,7 +263,7 @@ impl ServiceTask<RemoteNic> {
     }
 }
 
-/// A worker, for the processor that will run it.
+/// A worker, for the AP that will run it.
 pub(super) struct WorkerTask {
     nic: VirtioPair<Function>,
     vlan: Option<VlanId>,
@@ -362,7 +362,7 @@ pub(super) struct Started {
 
 impl EngineLocation {
     /// A service on `nic`: on the first of `processors` that comes, with workers on as many others as the card has queue pairs for;
-    /// or on this processor, where none comes.
+    /// or on the BSP, where none comes.
     pub(super) fn start(
         nic: AnyNic,
         vlan: Option<VlanId>,
