@@ -128,7 +128,7 @@ impl Bench {
         self.commands.push(Command::Configure6(lease)).unwrap();
     }
 
-    /// Job 1.
+    /// Asks that host, by its name, for a file as job 1.
     fn get_from(&mut self, host: &str) {
         let url = std::format!("tftp://{host}:{}/boot/linux", self.port);
         self.ask(1, url);
