@@ -565,7 +565,7 @@ impl ServiceState {
         while !has_come() && self.awaited.get() != Versions::default() && self.stack.now() < end {
             self.stack.next_turn().await;
         }
-        has_come()
+        has_come() && self.stack.now() < end
     }
 
     /// Waits for a router or an on-link prefix where there is only IPv6 and the host is beyond this link: a router advertisement tells of them.
