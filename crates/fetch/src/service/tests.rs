@@ -628,6 +628,23 @@ fn a_name_that_nobody_knows_waits_no_longer_than_a_lease_may_come() {
 }
 
 #[test]
+fn a_name_is_given_up_where_leases_change_again_and_again() {
+    let mut bench = Bench::without_lease(TftpServerScript::default());
+    bench.serve_names(Duration::ZERO, |_, _| Some(3));
+    let state = bench.service.shared.clone();
+    bench.lease_v4();
+    bench.get_from("boot.lab");
+    state.awaited.set(Versions { v4: true, v6: true });
+    while bench.clock.now() < 11_000_000 {
+        bench.turn(&mut give);
+        let mut lease = Lease6::new(LeaseSource::Dhcp);
+        lease.boot_file = Some(bench.clock.now().to_string());
+        state.leases.borrow_mut().v6 = Some(lease);
+    }
+    assert!(bench.unresolved().contains("NXDOMAIN"));
+}
+
+#[test]
 fn name_servers_of_one_version_alone_do_not_deny_a_name() {
     // The other version's deny it too, are silent, or fail; and how many seconds that takes.
     let zones: [(Zone, i64); 3] = [
