@@ -239,6 +239,11 @@ impl Error {
         }
     }
 
+    /// Whether time changes nothing: this network has given its answer, and it is none that can be booted.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::BootFile(_) | Self::Digest { .. })
+    }
+
     /// Whether a host's name has no address, or none of the versions of IP that there are.
     pub(crate) fn is_of_a_name(&self) -> bool {
         let Self::Fetch(error) = self else {

@@ -109,12 +109,13 @@ fn by_turns<C, T>(
         _ => &[FIRST_ROUND, SECOND_ROUND],
     };
     let mut failure = Error::NoInterface;
-    let mut led = alloc::vec![Reached::Nobody; cards.len()];
+    let mut led = alloc::vec![(Reached::Nobody, false); cards.len()];
     for timeouts in rounds {
         let is_refused = failure.reached() == Reached::Server;
         for (card, led) in cards.iter().zip(&mut led) {
-            // Its network has been seen already, and time brings no file to the server.
-            if is_refused && *led > Reached::Nobody {
+            // Its network has been seen already, and time brings it no other file.
+            let (reached, is_final) = *led;
+            if is_final || is_refused && reached > Reached::Nobody {
                 continue;
             }
             match attempt(card, *timeouts) {
@@ -123,9 +124,10 @@ fn by_turns<C, T>(
                         log::warn!("{error}");
                         log::info!("going on with the next network card");
                     }
-                    *led = error.reached();
+                    let reached = error.reached();
+                    *led = (reached, error.is_final());
                     // What led farther tells more than what another card lacks.
-                    if *led > failure.reached() || failure.reached() == Reached::Nobody {
+                    if reached > failure.reached() || failure.reached() == Reached::Nobody {
                         failure = error;
                     }
                 }
@@ -278,6 +280,23 @@ mod tests {
             assert_eq!(tried, expected, "{cards:?}");
             let farthest = cards.iter().map(|(_, led)| *led).max();
             assert_eq!(Some(result.unwrap_err().reached()), farthest, "{cards:?}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_has_another_file_is_not_asked_twice() {
+        let unreadable = || Url::parse("https://10.0.0.1/a").unwrap_err();
+        for other in [Reached::Nobody, Reached::Network] {
+            let mut tried = Vec::new();
+            let result = by_turns(&[0, 1], |&number, _| -> Result<(), Error> {
+                tried.push(number);
+                Err(match number {
+                    0 => Error::BootFile(unreadable()),
+                    _ => in_vain(other),
+                })
+            });
+            assert_eq!(tried, [0, 1, 1]);
+            assert!(matches!(result, Err(Error::BootFile(_))));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::error::Error;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 use wireboot_fetch::url::Url;
-use wireboot_fetch::{Command, Event, File, Leases};
+use wireboot_fetch::{Command, Event, File, LeaseSource, Leases};
 use wireboot_platform::console;
 
 /// How long the first file may bring nothing until the other is asked for as well, in microseconds. Servers that are there answer sooner,
@@ -15,9 +15,10 @@ const HEAD_START: u64 = 1_000_000;
 /// Whether the other file is not waited for any more after so many microseconds, when the first has failed: no lease is to come that names
 /// it.
 fn comes_no_other(waited: u64, leases: &Leases) -> bool {
-    let patience = match leases.v4 {
-        Some(_) => HEAD_START,
-        None => OTHER_VERSION,
+    let patience = match &leases.v4 {
+        // The firmware's own is no answer; without one by DHCPv6 either, DHCP has ended.
+        Some(lease) if lease.source == LeaseSource::Dhcp || leases.v6.is_none() => HEAD_START,
+        _ => OTHER_VERSION,
     };
     waited >= patience
 }
@@ -110,18 +111,22 @@ impl Fetcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wireboot_fetch::{Lease, Lease6, LeaseSource};
+    use wireboot_fetch::{Lease, Lease6};
     use wireboot_net::{Ipv4Addr, Ipv4Cidr};
 
     #[test]
     fn dhcp_over_ipv4_may_take_longer_to_name_another_file() {
         let address = Ipv4Cidr::new(Ipv4Addr::new(10, 0, 0, 5), 24);
-        let v4 = Leases::from(Lease::new(address, LeaseSource::Dhcp));
-        let v6 = Leases {
-            v4: None,
-            v6: Some(Lease6::new(LeaseSource::Dhcp)),
-        };
-        for (leases, patience) in [(v4, 1_000_000), (v6, 5_000_000)] {
+        let v4 = |source| Some(Lease::new(address, source));
+        let v6 = || Some(Lease6::new(LeaseSource::Dhcp));
+        for (v4, v6, patience) in [
+            (v4(LeaseSource::Dhcp), None, 1_000_000),
+            (v4(LeaseSource::Dhcp), v6(), 1_000_000),
+            (v4(LeaseSource::Firmware), None, 1_000_000),
+            (v4(LeaseSource::Firmware), v6(), 5_000_000),
+            (None, v6(), 5_000_000),
+        ] {
+            let leases = Leases { v4, v6 };
             assert!(!comes_no_other(patience - 1, &leases));
             assert!(comes_no_other(patience, &leases));
         }
