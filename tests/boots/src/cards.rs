@@ -11,6 +11,7 @@ use wireboot_lab::embed;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::qemu::{Disk, RunningMachine};
+use wireboot_lab::server::Server;
 
 use crate::fixture::{Fixture, PATIENCE, boot_program, expect};
 use crate::system;
@@ -190,7 +191,6 @@ pub(crate) fn first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
 /// The same for an embedded configuration.
 pub(crate) fn embedded_first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
-    let program = fixture.lab.scratch().join("embedded.efi");
     // Beside the default's program, which comes first of all, another may be chosen.
     let entry = |title, program, more| {
         format!(
@@ -206,13 +206,7 @@ pub(crate) fn embedded_first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
     ];
     let directory = &fixture.system.directory;
     fs::copy(directory.join("linux"), directory.join("other"))?;
-    embed::configuration(&boot_program()?, &text.concat(), &program)?;
-    fixture.boot_from_stick(&program)?;
-    add_first_card(&mut fixture, ELSEWHERE)?;
-    let _server = fixture.serve(&[])?;
-    let mut machine = goes_on_with_the_second_card(&fixture)?;
-    expect(&mut machine, r"wireboot: 1 Default in \d+ s")?;
-    machine.console.send("2")?;
+    let (_server, mut machine) = chooses_another(&mut fixture, &text.concat())?;
     // What the entry says goes before what the configuration says.
     for text in [
         r#"wireboot: booting "Other""#,
@@ -227,7 +221,6 @@ pub(crate) fn embedded_first_card_leads_elsewhere(lab: &Lab) -> Result<()> {
 /// The default's program comes by no card, and the first leads as far as the second: another entry comes by the second.
 pub(crate) fn embedded_default_is_gone(lab: &Lab) -> Result<()> {
     let mut fixture = Fixture::new(lab)?;
-    let program = fixture.lab.scratch().join("embedded.efi");
     // Nobody listens at that port.
     let text = format!(
         "timeout 60\ntitle Default\nlinux http://10.77.0.1:81/linux\n\
@@ -235,13 +228,7 @@ pub(crate) fn embedded_default_is_gone(lab: &Lab) -> Result<()> {
          initrd http://10.77.0.1/data.cpio\noptions {}\n",
         system::OPTIONS
     );
-    embed::configuration(&boot_program()?, &text, &program)?;
-    fixture.boot_from_stick(&program)?;
-    add_first_card(&mut fixture, ELSEWHERE)?;
-    let _server = fixture.serve(&[])?;
-    let mut machine = goes_on_with_the_second_card(&fixture)?;
-    expect(&mut machine, r"wireboot: 1 Default in \d+ s")?;
-    machine.console.send("2")?;
+    let (_server, mut machine) = chooses_another(&mut fixture, &text)?;
     for text in [
         "wireboot: going on with the next network card",
         r"wireboot: http://10\.77\.0\.1/linux: \d+ bytes",
@@ -251,6 +238,22 @@ pub(crate) fn embedded_default_is_gone(lab: &Lab) -> Result<()> {
         expect(&mut machine, text)?;
     }
     Ok(())
+}
+
+/// By an embedded configuration, of whose two entries the second is chosen after the first card was in vain.
+fn chooses_another(
+    fixture: &mut Fixture<'_>,
+    configuration: &str,
+) -> Result<(Server, RunningMachine)> {
+    let program = fixture.lab.scratch().join("embedded.efi");
+    embed::configuration(&boot_program()?, configuration, &program)?;
+    fixture.boot_from_stick(&program)?;
+    add_first_card(fixture, ELSEWHERE)?;
+    let server = fixture.serve(&[])?;
+    let mut machine = goes_on_with_the_second_card(fixture)?;
+    expect(&mut machine, r"wireboot: 1 Default in \d+ s")?;
+    machine.console.send("2")?;
+    Ok((server, machine))
 }
 
 fn goes_on_with_the_second_card(fixture: &Fixture<'_>) -> Result<RunningMachine> {
