@@ -1,12 +1,12 @@
-//! Which addresses of the range somebody has already, by ARP: who answers a probe, and who speaks of its own accord. A machine that was given
-//! its address by hand never asks a DHCP server.
+//! Which addresses somebody has already, by ARP: who answers a probe, and who speaks of its own accord. A machine that was given its address
+//! by hand never asks a DHCP server.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::interface::Interface;
 use crate::link_socket::LinkSocket;
@@ -17,6 +17,9 @@ const PROBED: usize = 4096;
 /// So many probes, then a pause: switches and hosts drop floods of broadcasts.
 const AT_ONCE: usize = 16;
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often it is asked who has a single address, and how long an answer is waited for each time.
+const ASKED: usize = 3;
+const WAIT: Duration = Duration::from_millis(300);
 
 /// What was heard of the range. Clones share it.
 #[derive(Clone, Debug)]
@@ -90,10 +93,37 @@ impl Arp {
     }
 }
 
+/// Who on the network has `address`, which `interface` does not have; that takes about a second. `None`: nobody answers, be it because there is
+/// no link yet.
+///
+/// # Errors
+/// When the system refuses it, or the interface has no Ethernet address.
+pub(crate) fn who_has(address: Ipv4Addr, interface: &Interface) -> io::Result<Option<[u8; 6]>> {
+    let mac = interface.mac.ok_or(io::ErrorKind::Unsupported)?;
+    let socket = LinkSocket::open(interface.index)?;
+    socket.hear_arp(WAIT)?;
+    for _ in 0..ASKED {
+        socket.probe(address, mac)?;
+        let asked = Instant::now();
+        while asked.elapsed() < WAIT {
+            match socket.hear() {
+                Ok((speaker, other)) if speaker == address && other != mac => {
+                    return Ok(Some(other));
+                }
+                Ok(_) => {}
+                Err(error) if passes(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Whether the next packet can be waited for at once.
 fn passes(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, InvalidData, TimedOut, WouldBlock};
     matches!(
         error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::InvalidData
+        WouldBlock | TimedOut | Interrupted | InvalidData
     )
 }

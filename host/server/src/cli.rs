@@ -1,6 +1,7 @@
 //! `wireboot serve`: its arguments, and what is opened before the server runs.
 
 mod address;
+mod end;
 mod start;
 
 use std::fmt::Display;
@@ -23,7 +24,8 @@ use signal_hook::low_level::signal_name;
 
 pub use self::address::{AddressRange, Cidr};
 use self::address::{Addresses, TemporaryAddress, choose_interface};
-use self::start::{http as http_url, open, start};
+use self::end::End;
+use self::start::{check_ipv4, http as http_url, open, start};
 use crate::boot_conf::{BOOT_PROGRAM, DOCTOR};
 use crate::check;
 use crate::confine::{self, Account, Needs};
@@ -49,7 +51,7 @@ pub struct ServeArgs {
     /// Network interface to serve; needed when there are several
     #[arg(long, value_name = "IF")]
     pub interface: Option<String>,
-    /// Address of this server, such as 192.168.7.1/24 or fd00:7::1/64, one of each version; the interface is given it while the server runs, unless it has it
+    /// Address of this server, such as 192.168.7.1/24 or fd00:7::1/64, one of each version; the interface is given it while the server runs, unless it has it; nobody else may have it
     #[arg(long, value_name = "CIDR")]
     pub address: Vec<Cidr>,
     /// Leave addresses to the DHCP server that the network has, without looking for it; only say what to boot (proxyDHCP)
@@ -64,7 +66,7 @@ pub struct ServeArgs {
     /// IPv4 addresses to give [default: the upper half of the interface's network, at most 1024]
     #[arg(long, value_name = "FROM-TO")]
     pub range: Option<AddressRange>,
-    /// IPv4 default gateway to tell clients of
+    /// IPv4 default gateway to tell clients of, in the interface's network
     #[arg(long, value_name = "ADDRESS")]
     pub router: Option<Ipv4Addr>,
     /// Name server to tell clients of, IPv4 or IPv6; may be given several times
@@ -120,7 +122,7 @@ pub struct ServeArgs {
 /// Serves until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// What keeps it from serving, and what to do about it.
+/// What keeps it from serving, or from going on, and what to do about it.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let events = events(&args)?;
     if args.no_dhcp && args.no_tftp && args.no_http {
@@ -141,7 +143,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let given: Result<Vec<_>, _> = args
         .address
         .iter()
-        .map(|cidr| TemporaryAddress::add(&interface, *cidr))
+        .map(|cidr| TemporaryAddress::add(&interface, *cidr, &events))
         .collect();
     let _given = given?;
     if has_address {
@@ -149,6 +151,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         interface = choose_interface(interface::all()?, Some(&interface.name), true)?;
     }
     let addresses = Addresses::of(&interface, &args.address, args.no_ipv6)?;
+    check_ipv4(&args, &interface, addresses, &events)?;
     let hosts: Vec<String> = addresses.hosts().collect();
     // Installers ask by IPv4 where there is both.
     if let Some(host) = hosts.first()
@@ -201,18 +204,24 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     say_what_is_served(&directory, &events);
     // From here on a thread writes the log. Started after confining, it is confined, too; it ends after the servers.
     let _writer = events.start_writer().context("starting the log")?;
-    let stop = Stop::default();
+    let (end, failure) = End::new(signals.handle());
     let threads = start(
-        &args, &interface, addresses, &directory, opened, &events, &stop,
+        &args, &interface, addresses, &directory, opened, &events, &end,
     )?;
     events.say("ready");
-    let signal = signals.forever().next().and_then(signal_name);
-    events.say(format!("{} received, ending", signal.unwrap_or("a signal")));
-    stop.set();
+    let failed = match signals.forever().next() {
+        Some(signal) => {
+            let signal = signal_name(signal).unwrap_or("a signal");
+            events.say(format!("{signal} received, ending"));
+            None
+        }
+        None => failure.try_recv().ok(),
+    };
+    end.stop.set();
     for thread in threads {
         let _ = thread.join();
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 fn events(args: &ServeArgs) -> anyhow::Result<Events> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -70,7 +70,7 @@ impl Leases {
     /// When it cannot be read or written, or another server has it.
     pub(crate) fn open(path: &Path, events: &Events) -> io::Result<Self> {
         // While it is read, too: two servers must not write it.
-        let _held = hold(path)?;
+        let mut held = hold(path)?;
         let mut journal = Journal {
             path: path.to_owned(),
             file: None,
@@ -80,7 +80,7 @@ impl Leases {
             lines: 0,
             events: events.clone(),
         };
-        journal.leases = journal.read()?;
+        journal.leases = journal.read(&mut held)?;
         journal.write_anew(clock())?;
         Ok(Self(Arc::new(Mutex::new(journal))))
     }
@@ -189,9 +189,9 @@ impl Journal {
     /// Adds lines to the file, or makes one with all leases if there is none to add to.
     fn write(&mut self, new: Vec<Line>, clock: Duration) -> io::Result<()> {
         let Some(file) = &mut self.file else {
-            let _held = hold(&self.path)?;
+            let mut held = hold(&self.path)?;
             // Another server may have had it in the meantime. What that gave is kept for the next start; this one does not learn of it.
-            for (address, line) in self.read()? {
+            for (address, line) in self.read(&mut held)? {
                 // What this server wrote itself is older than what it knows.
                 let written = self.written.get(&line.client);
                 if written == Some(&(line.address, line.until)) {
@@ -214,10 +214,12 @@ impl Journal {
         }
     }
 
-    /// What the file says. One that makes no sense is set aside.
-    fn read(&self) -> io::Result<BTreeMap<IpAddr, Line>> {
+    /// What the file says, which this server holds. One that makes no sense is set aside.
+    fn read(&self, held: &mut File) -> io::Result<BTreeMap<IpAddr, Line>> {
         let path = &self.path;
-        Ok(lines(&fs::read(path)?).unwrap_or_else(|| {
+        let mut text = Vec::new();
+        held.read_to_end(&mut text)?;
+        Ok(lines(&text).unwrap_or_else(|| {
             let aside = path.with_added_extension("broken");
             let moved = fs::rename(path, &aside);
             let moved = moved.map(|()| format!("it is {} now", aside.display()));
@@ -235,7 +237,10 @@ impl Journal {
         let remembered = |until: u64| until.saturating_add(REMEMBERED) >= clock.as_secs();
         self.leases.retain(|_, line| remembered(line.until));
         let new = new_of(&self.path);
-        let mut file = File::create(&new)?;
+        let mut file = open_file(
+            OpenOptions::new().write(true).create(true).truncate(true),
+            &new,
+        )?;
         file.try_lock()?;
         file.write_all(&text(self.leases.values())?)?;
         file.sync_all()?;
@@ -255,14 +260,24 @@ impl Journal {
 /// # Errors
 /// When it cannot be written, or another server has it.
 fn hold(path: &Path) -> io::Result<File> {
-    // Whoever can write the folder may have put a pipe there, which would be waited for.
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
+    let file = open_file(OpenOptions::new().append(true).create(true), path)?;
     file.try_lock()?;
-    Ok(file)
+    // Another server may have put a new one in its place before it was locked.
+    let (here, there) = (file.metadata()?, fs::metadata(path)?);
+    match (here.dev(), here.ino()) == (there.dev(), there.ino()) {
+        true => Ok(file),
+        false => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+/// Opens a file that is read and written. Whoever can write the folder may have put a pipe there, which would be waited for: opened both ways
+/// it is not (fifo(7)), and then it is refused.
+fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.read(true).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other(format!("{} is no file", path.display()))),
+    }
 }
 
 /// What a file of leases is called while it is written anew.
@@ -311,7 +326,10 @@ fn clock() -> Duration {
 mod tests {
     use super::*;
     use crate::event::Console;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
     use std::net::Ipv4Addr;
+    use std::sync::mpsc;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -600,6 +618,40 @@ mod tests {
         let all = all(&path);
         assert_eq!(all.len(), 4);
         assert_eq!(all[0].1, b"another");
+    }
+
+    /// What `body` returns, which waits for nobody.
+    fn soon<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, result) = mpsc::channel();
+        std::thread::spawn(move || done.send(body()));
+        let result = result.recv_timeout(Duration::from_secs(30));
+        result.expect("it waits for the other end of a pipe")
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("leases");
+        let opened = || {
+            let path = path.clone();
+            soon(move || Leases::open(&path, &Events::default()).map(drop))
+        };
+        let read = || {
+            let path = path.clone();
+            soon(move || Leases::read(&path, &Events::default()))
+        };
+        for pipe in [path.clone(), new_of(&path)] {
+            mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+            assert!(opened().is_err());
+            assert!(read().of(ipv4, HOUR).is_empty());
+            // Nor is somebody waited for who has the other end, and says nothing.
+            let both = OpenOptions::new().read(true).write(true).open(&pipe);
+            assert!(opened().is_err());
+            assert!(read().of(ipv4, HOUR).is_empty());
+            drop(both.unwrap());
+            fs::remove_file(&pipe).unwrap();
+        }
+        opened().unwrap();
     }
 
     #[test]

@@ -177,6 +177,26 @@ pub(crate) fn max_payload(socket: &UdpSocket, client: SocketAddr) -> usize {
         .saturating_sub(headers)
 }
 
+/// The number of the interface that a socket is bound to (SO_BINDTOIFINDEX of `linux/net/core/sock.c`).
+#[derive(Clone, Copy, Debug)]
+struct BoundIndex;
+
+nix::getsockopt_impl!(
+    BoundIndex,
+    libc::SOL_SOCKET,
+    libc::SO_BINDTOIFINDEX,
+    libc::c_int,
+    sockopt::GetStruct<libc::c_int>
+);
+
+/// The number that the interface of this name has now. if_nametoindex(3) asks by a call that the confined server has no more.
+pub(crate) fn index_of(name: &str) -> io::Result<u32> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.bind_device(Some(name.as_bytes()))?;
+    let index = getsockopt(&socket, BoundIndex)?;
+    u32::try_from(index).map_err(io::Error::other)
+}
+
 /// Errors of a UDP socket after which the next call may well succeed.
 pub(crate) fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
@@ -198,5 +218,17 @@ impl From<SocketAddr> for Listen {
 impl From<SocketAddrV4> for Listen {
     fn from(address: SocketAddrV4) -> Self {
         SocketAddr::from(address).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::net::if_::if_nametoindex;
+
+    #[test]
+    fn an_interface_has_the_number_that_the_system_says() {
+        assert_eq!(index_of("lo").unwrap(), if_nametoindex("lo").unwrap());
+        assert!(index_of("nothing").is_err());
     }
 }

@@ -3,9 +3,11 @@
 
 use std::fmt::Display;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use wireboot_wire::dhcp::Message;
 
 use crate::event::Events;
 use crate::stop::Stop;
@@ -17,19 +19,39 @@ const REST: Duration = Duration::from_secs(10);
 
 /// What a server and its [`look_out`] tell each other. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OtherServers(Arc<OtherServerFlags>);
+pub(crate) struct OtherServers(Arc<OtherServerSigns>);
 
 /// Whether another server was named by a client, and whether one was found.
 #[derive(Debug, Default)]
-struct OtherServerFlags {
+struct OtherServerSigns {
     named: AtomicBool,
+    /// The request by which a DHCP client named one last.
+    request: Mutex<Option<Message>>,
     found: AtomicBool,
 }
 
 impl OtherServers {
-    /// A client has taken an address from another server, it says.
-    pub(crate) fn named(&self) {
+    /// A client has taken an address from another server, it says; by DHCP, in this request.
+    pub(crate) fn named(&self, request: Option<&Message>) {
+        *self.request() = request.cloned();
         self.0.named.store(true, Ordering::Relaxed);
+    }
+
+    /// The request by which a DHCP client named another server last, if one has since the last call.
+    pub(crate) fn take_request(&self) -> Option<Message> {
+        self.request().take()
+    }
+
+    /// It could not be asked: it is to be asked again soon, in the name of the client in `request` if none has named another server since.
+    pub(crate) fn retry(&self, request: Option<Message>) {
+        let mut kept = self.request();
+        *kept = kept.take().or(request);
+        self.0.named.store(true, Ordering::Relaxed);
+    }
+
+    fn request(&self) -> MutexGuard<'_, Option<Message>> {
+        let request = self.0.request.lock();
+        request.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether to look again, so long after the last look.
@@ -49,11 +71,12 @@ impl OtherServers {
     }
 }
 
-/// Asks for another server every now and then, and when a client names one, until there is one. `service`: DHCP or DHCPv6.
+/// Asks for another server every now and then, and when a client names one, until there is one. `service`: DHCP or DHCPv6. `ask` is given the
+/// request of that client: the server may answer it, and not this machine. That a client names one is no proof.
 pub(crate) fn look_out<T: Display>(
     others: &OtherServers,
     service: &str,
-    ask: impl Fn() -> io::Result<Option<T>>,
+    ask: impl Fn(Option<&Message>) -> io::Result<Option<T>>,
     events: &Events,
     stop: &Stop,
 ) {
@@ -63,13 +86,17 @@ pub(crate) fn look_out<T: Display>(
         if !others.is_time(looked.elapsed()) {
             continue;
         }
-        // What cannot be asked now is asked again.
-        if let Ok(Some(server)) = ask() {
-            others.find();
-            events.say(format!(
-                "giving no more addresses, only boot files: the {service} server {server} gives them too ({ADVICE})"
-            ));
-            return;
+        let request = others.take_request();
+        match ask(request.as_ref()) {
+            Ok(Some(server)) => {
+                others.find();
+                events.say(format!(
+                    "giving no more addresses, only boot files: the {service} server {server} gives them too ({ADVICE})"
+                ));
+                return;
+            }
+            Ok(None) => {}
+            Err(_) => others.retry(request),
         }
         looked = Instant::now();
     }
@@ -81,6 +108,7 @@ pub(crate) const ADVICE: &str = "--authoritative gives them all the same";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wireboot_wire::dhcp::MessageType;
 
     #[test]
     fn a_client_that_names_another_server_brings_the_next_look_forward() {
@@ -88,9 +116,26 @@ mod tests {
         let others = OtherServers::default();
         assert!(!others.is_time(seconds(299)));
         assert!(others.is_time(seconds(300)));
-        others.named();
+        others.named(None);
         assert!(!others.is_time(seconds(9)));
         assert!(others.is_time(seconds(10)), "it is not forgotten");
         assert!(!others.is_time(seconds(10)), "it counts once");
+    }
+
+    #[test]
+    fn one_client_of_those_that_name_another_server_is_asked_for() {
+        let others = OtherServers::default();
+        let request = |mac| Message::request(MessageType::Request, 1, [2, 0, 0, 0, 0, mac]);
+        assert_eq!(others.take_request(), None);
+        others.named(Some(&request(8)));
+        others.named(Some(&request(9)));
+        assert_eq!(others.take_request(), Some(request(9)));
+        assert_eq!(others.take_request(), None, "it counts once");
+        assert!(others.is_time(Duration::from_secs(10)));
+        // What could not be asked comes again, unless there is a newer one.
+        others.retry(Some(request(8)));
+        others.retry(Some(request(9)));
+        assert_eq!(others.take_request(), Some(request(8)));
+        assert!(others.is_time(Duration::from_secs(10)));
     }
 }

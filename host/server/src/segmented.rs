@@ -79,6 +79,22 @@ impl Segmented {
         Ok(sent)
     }
 
+    /// Sends one packet, which may be longer than the others. Returns how many left.
+    ///
+    /// # Errors
+    /// As of [`Self::send`].
+    pub(crate) fn send_whole(&mut self, packet: &[u8]) -> io::Result<u64> {
+        let would_be_cut = self.is_cut && packet.len() > self.stride;
+        if would_be_cut {
+            setsockopt(&self.socket, sockopt::UdpGsoSegment, &0)?;
+        }
+        let sent = self.send_one(packet);
+        if would_be_cut {
+            setsockopt(&self.socket, sockopt::UdpGsoSegment, &(self.stride as i32))?;
+        }
+        sent
+    }
+
     /// 1 if it left, else 0.
     fn send_one(&self, bytes: &[u8]) -> io::Result<u64> {
         match self.socket.send(bytes) {
@@ -113,8 +129,10 @@ mod tests {
                     setsockopt(&segmented.socket, sockopt::UdpGsoSegment, &0).unwrap();
                     assert_eq!(segmented.most(), 1);
                 }
-                assert_eq!(segmented.send(&[7; 250]).unwrap(), 3);
                 let mut packet = [0; 200];
+                assert_eq!(segmented.send_whole(&[7; 150]).unwrap(), 1);
+                assert_eq!(receiver.recv(&mut packet).unwrap(), 150);
+                assert_eq!(segmented.send(&[7; 250]).unwrap(), 3);
                 let lengths = [0; 3].map(|_| receiver.recv(&mut packet).unwrap());
                 assert_eq!(lengths, [100, 100, 50]);
             }

@@ -10,15 +10,16 @@
 mod namespace;
 
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use namespace::{Clients, Served};
+use namespace::{Clients, Namespace, Served};
 use nix::sys::signal::Signal;
 use wireboot_namespace::{inside, sh};
-use wireboot_wire::dhcp::{CLIENT_PORT, Message, MessageType};
+use wireboot_wire::dhcp::{BROADCAST_FLAG, CLIENT_PORT, Message, MessageType, option};
+use wireboot_wire::dhcpv6;
 
 /// What busybox's DHCP client learns, as environment variables of its script.
 fn udhcpc(clients: &Clients, directory: &Path, arguments: &str) -> String {
@@ -92,7 +93,7 @@ fn udhcpc_gets_a_lease_and_files() {
     assert_eq!(served.end(), Some(0), "{}", served.log());
 }
 
-/// A server of the network, on the far side of the cable: it gives 10.9.0.50 to 10.9.0.60.
+/// A server of the network, mostly on the far side of the cable: it gives 10.9.0.50 to 10.9.0.60.
 struct Other {
     process: Child,
     _files: tempfile::TempDir,
@@ -100,20 +101,34 @@ struct Other {
 
 impl Other {
     fn dnsmasq(clients: &Clients, interface: &str, arguments: &[&str]) -> Self {
+        let mut command = clients.command("dnsmasq");
+        command
+            .arg("--bind-interfaces")
+            .arg(format!("--interface={interface}"))
+            .args(arguments);
+        let (process, files) = Self::start_dnsmasq(command);
+        Self::listening(clients, process, files)
+    }
+
+    /// On this side of the cable. It shares its port, and as it binds it to no interface, the system prefers a socket that is bound to one.
+    fn dnsmasq_on_this_side() -> Self {
+        let mut command = Command::new("dnsmasq");
+        command.args(["--bind-dynamic", "--no-ping"]);
+        let (process, files) = Self::start_dnsmasq(command);
+        Self::when_listening(|| sh("ss -lun"), process, files)
+    }
+
+    fn start_dnsmasq(mut command: Command) -> (Child, tempfile::TempDir) {
         let files = tempfile::tempdir().unwrap();
         let leases = files.path().join("leases");
-        let process = clients
-            .command("dnsmasq")
+        let process = command
             .args(["--no-daemon", "--conf-file=/dev/null", "--port=0"])
-            .args(["--user=root", "--bind-interfaces"])
-            .arg("--dhcp-range=10.9.0.50,10.9.0.60")
-            .arg(format!("--interface={interface}"))
+            .args(["--user=root", "--dhcp-range=10.9.0.50,10.9.0.60"])
             .arg(format!("--dhcp-leasefile={}", leases.display()))
-            .args(arguments)
             .stderr(Stdio::null())
             .spawn()
             .expect("dnsmasq (Debian package dnsmasq-base)");
-        Self::listening(clients, process, files)
+        (process, files)
     }
 
     fn udhcpd(clients: &Clients) -> Self {
@@ -178,12 +193,21 @@ impl Other {
     }
 
     fn listening(clients: &Clients, process: Child, files: tempfile::TempDir) -> Self {
+        Self::when_listening(|| clients.run("ss -lun"), process, files)
+    }
+
+    /// `ports`: tells the UDP ports that are taken.
+    fn when_listening(
+        ports: impl Fn() -> String,
+        process: Child,
+        files: tempfile::TempDir,
+    ) -> Self {
         let other = Self {
             process,
             _files: files,
         };
         let began = Instant::now();
-        while !clients.run("ss -lun").contains(":67 ") {
+        while !ports().contains(":67 ") {
             assert!(began.elapsed() < Duration::from_secs(30));
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -228,6 +252,38 @@ fn no_addresses_are_given_beside_another_server() {
     }
 }
 
+/// A server of one IPv4 address, so that a second client gets none here.
+const ONE_ADDRESS: &str = "--interface s0 --range 10.9.0.200-10.9.0.200";
+const NO_MORE_GIVEN: &str = "giving no more addresses, only boot files: the DHCP server 10.9.0.2 gives them too (--authoritative";
+
+/// The client with this Ethernet address takes one of `server`.
+fn obtain_from(server: &str, client: &Namespace, mac: &str) {
+    let log = client.run(&format!(
+        "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t 9 -T 1 -s /bin/true 2>&1"
+    ));
+    assert!(log.contains(&format!("obtained from {server},")), "{log}");
+}
+
+const NAMES_ANOTHER_TO: &str = "WIREBOOT_TEST_NAMES_ANOTHER_TO";
+
+/// Not a test: a DHCPv6 client that takes an address of another server, as it tells all servers.
+#[test]
+fn name_another() {
+    let Ok(servers) = std::env::var(NAMES_ANOTHER_TO) else {
+        return;
+    };
+    let mut request = dhcpv6::Writer::new(dhcpv6::MessageType::Request, 7);
+    for (code, last) in [
+        (dhcpv6::option::CLIENT_ID, 9),
+        (dhcpv6::option::SERVER_ID, 2),
+    ] {
+        request.option(code, dhcpv6::duid::from_mac([2, 0, 0, 0, 0, last]));
+    }
+    let socket = UdpSocket::bind("[::]:0").unwrap();
+    let servers = (servers.as_str(), dhcpv6::SERVER_PORT);
+    socket.send_to(&request.finish(), servers).unwrap();
+}
+
 #[test]
 fn another_server_that_comes_later_ends_the_giving_of_addresses() {
     if !inside("another_server_that_comes_later_ends_the_giving_of_addresses") {
@@ -235,22 +291,48 @@ fn another_server_that_comes_later_ends_the_giving_of_addresses() {
     }
     let clients = Clients::new();
     let client = clients.another();
-    clients.run("ip address add 10.9.0.2/24 dev b0");
-    // One address, so that a second client gets none here.
-    let mut served = Served::start("--interface s0 --no-ipv6 --range 10.9.0.200-10.9.0.200");
+    clients.run("ip address add 10.9.0.2/24 dev b0; ip address add fe80::2/64 dev b0 nodad");
+    clients.run("ip address add 2001:db8:9::2/64 dev b0 nodad");
+    sh("ip address add 2001:db8:9::1/64 dev s0 nodad");
+    let mut served = Served::start(ONE_ADDRESS);
     served.wait_for("wireboot: ready");
-    let obtained = |mac: &str, server: &str| {
-        let log = client.run(&format!(
-            "ip link set c0 address {mac}; busybox udhcpc -i c0 -n -q -f -t 9 -T 1 -s /bin/true 2>&1"
-        ));
-        assert!(log.contains(&format!("obtained from {server},")), "{log}");
-    };
+    let log = served.log();
+    assert!(log.contains("giving addresses 2001:db8:9::1000"), "{log}");
     let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
-    obtained(first, "10.9.0.1");
-    let _other = Other::dnsmasq(&clients, "b0", &["--no-ping"]);
-    obtained(second, "10.9.0.2");
-    served.wait_for("giving no more addresses, only boot files: the DHCP server 10.9.0.2 gives them too (--authoritative");
-    obtained(first, "10.9.0.2");
+    obtain_from("10.9.0.1", &client, first);
+    let ipv6 = "--dhcp-range=2001:db8:9::100,2001:db8:9::1ff,64";
+    let _other = Other::dnsmasq(&clients, "b0", &["--no-ping", ipv6]);
+    // Of so many IPv6 addresses this server has one for everybody, and clients take it. So none names the other by itself.
+    clients.run(&format!(
+        "{NAMES_ANOTHER_TO}=ff02::1:2%b0 {} --exact name_another",
+        std::env::current_exe().unwrap().display()
+    ));
+    obtain_from("10.9.0.2", &client, second);
+    served.wait_for(NO_MORE_GIVEN);
+    obtain_from("10.9.0.2", &client, first);
+    served.wait_for("giving no more addresses, only boot files: the DHCPv6 server fe80::");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+#[test]
+fn another_server_that_knows_its_clients_alone_is_found_when_one_names_it() {
+    if !inside("another_server_that_knows_its_clients_alone_is_found_when_one_names_it") {
+        return;
+    }
+    let clients = Clients::new();
+    let client = clients.another();
+    clients.run("ip address add 10.9.0.2/24 dev b0");
+    let (first, second) = ("02:00:00:00:00:08", "02:00:00:00:00:09");
+    let known = format!("--dhcp-host={second}");
+    let known_alone = ["--no-ping", "--dhcp-ignore=tag:!known", known.as_str()];
+    let _other = Other::dnsmasq(&clients, "b0", &known_alone);
+    let mut served = Served::start(&format!("{ONE_ADDRESS} --no-ipv6"));
+    served.wait_for("wireboot: ready");
+    let log = served.log();
+    assert!(log.contains("giving addresses 10.9.0.200"), "{log}");
+    obtain_from("10.9.0.1", &client, first);
+    obtain_from("10.9.0.2", &client, second);
+    served.wait_for(NO_MORE_GIVEN);
     assert_eq!(served.end(), Some(0), "{}", served.log());
 }
 
@@ -319,18 +401,103 @@ fn an_address_that_somebody_has_is_given_to_nobody_else() {
 
 const RENEWS_FROM: &str = "WIREBOOT_TEST_RENEWS_FROM";
 
-/// Not a test: a client that goes on using an address, and asks its server alone.
-#[test]
-fn renew() {
-    let Ok(from) = std::env::var(RENEWS_FROM) else {
-        return;
-    };
+/// What a client that has an address sends to the server alone, if this process is one.
+fn send(kind: MessageType) -> Option<UdpSocket> {
+    let from = std::env::var(RENEWS_FROM).ok()?;
     let (from, address) = from.split_once(' ').unwrap();
     let from: Ipv4Addr = from.parse().unwrap();
-    let mut request = Message::request(MessageType::Request, 7, [2, 0, 0, 0, 0, 9]);
+    let mut request = Message::request(kind, 7, [2, 0, 0, 0, 0, 9]);
     request.ciaddr = address.parse().unwrap();
     let socket = UdpSocket::bind((from, CLIENT_PORT)).unwrap();
     socket.send_to(&request.emit(), "10.9.0.1:67").unwrap();
+    Some(socket)
+}
+
+/// Not a test: a client that goes on using an address, and asks its server alone.
+#[test]
+fn renew() {
+    send(MessageType::Request);
+}
+
+/// Not a test: a client that has an address by its settings, and asks for the rest.
+#[test]
+fn inform() {
+    send(MessageType::Inform);
+}
+
+/// The next message that comes to a client's socket, and where from.
+fn hear(socket: &UdpSocket) -> (Message, SocketAddr) {
+    let patience = Some(Duration::from_secs(10));
+    socket.set_read_timeout(patience).unwrap();
+    let mut message = [0; 1500];
+    let (length, source) = socket.recv_from(&mut message).unwrap();
+    (Message::parse(&message[..length]).unwrap(), source)
+}
+
+/// Not a test: a client that renews, and is told by its server that it may.
+#[test]
+fn renew_until_acknowledged() {
+    let Some(socket) = send(MessageType::Request) else {
+        return;
+    };
+    let (answer, _) = hear(&socket);
+    assert_eq!(answer.message_type(), Some(MessageType::Ack));
+}
+
+const DISCOVERS_AT: &str = "WIREBOOT_TEST_DISCOVERS_AT";
+
+/// Not a test: firmware that asks servers until one tells it what to boot.
+#[test]
+fn discover_until_told() {
+    let Ok(servers) = std::env::var(DISCOVERS_AT) else {
+        return;
+    };
+    let mut discover = Message::request(MessageType::Discover, 8, [2, 0, 0, 0, 0, 8]);
+    discover.flags = BROADCAST_FLAG;
+    let options = &mut discover.options;
+    options.set(option::VENDOR_CLASS, "PXEClient:Arch:00007:UNDI:003000");
+    options.set(option::ARCHITECTURE, 7u16.to_be_bytes());
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, CLIENT_PORT)).unwrap();
+    socket.set_broadcast(true).unwrap();
+    socket.send_to(&discover.emit(), servers).unwrap();
+    let (mut offer, mut source) = hear(&socket);
+    while offer.boot_file() != Some("wireboot.efi") {
+        (offer, source) = hear(&socket);
+    }
+    assert_eq!(source, "10.9.0.1:67".parse().unwrap());
+}
+
+#[test]
+fn a_proxy_leaves_what_is_sent_to_its_machine_alone_to_the_server_beside_it() {
+    if !inside("a_proxy_leaves_what_is_sent_to_its_machine_alone_to_the_server_beside_it") {
+        return;
+    }
+    let clients = Clients::new();
+    let other = Other::dnsmasq_on_this_side();
+    let arguments = "--interface s0 --proxy --no-ipv6";
+    let mut served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    let address = clients.obtain("02:00:00:00:00:09").expect("a lease");
+    clients.run(&format!(
+        "ip address add {address}/24 dev c0; ip route add 255.255.255.255 dev c0"
+    ));
+    let program = std::env::current_exe().unwrap();
+    let run = |variable: &str, value: &str, client: &str| {
+        let program = program.display();
+        let text = clients.run(&format!(
+            "{variable}=\"{value}\" {program} --exact {client}"
+        ));
+        assert!(text.contains("1 passed"), "{text}");
+    };
+    let renewed = format!("{address} {address}");
+    run(RENEWS_FROM, &renewed, "renew_until_acknowledged");
+    run(DISCOVERS_AT, "255.255.255.255:67", "discover_until_told");
+    // As a relay sends.
+    drop(other);
+    served.end_and_start(&format!("{arguments} --anyone"));
+    served.wait_for("wireboot: ready");
+    run(DISCOVERS_AT, "10.9.0.1:67", "discover_until_told");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
 }
 
 #[test]
@@ -342,12 +509,13 @@ fn who_is_beyond_the_network_is_given_no_address() {
     clients.run("ip address add 10.9.0.9/24 dev c0; ip address add 198.51.100.9/32 dev c0");
     sh("ip route add 198.51.100.9 dev s0");
     let program = std::env::current_exe().unwrap();
-    let renew = |from: &str, address: &str| {
+    let run = |client: &str, from: &str, address: &str| {
         clients.run(&format!(
-            "{RENEWS_FROM}=\"{from} {address}\" {} --exact renew",
+            "{RENEWS_FROM}=\"{from} {address}\" {} --exact {client}",
             program.display()
         ));
     };
+    let renew = |from, address| run("renew", from, address);
     let mut served = Served::start("--authoritative");
     served.wait_for("wireboot: ready");
     renew("198.51.100.9", "10.9.0.200");
@@ -356,6 +524,8 @@ fn who_is_beyond_the_network_is_given_no_address() {
     // One that was here before it was moved is told.
     renew("198.51.100.9", "198.51.100.9");
     served.wait_for("198.51.100.9 is not to be had here");
+    run("inform", "10.9.0.9", "198.51.100.9");
+    served.wait_for("the answer would go to 198.51.100.9, beyond");
     renew("10.9.0.9", "10.9.0.200");
     served.wait_for("10.9.0.200");
     served.end_and_start("--authoritative --anyone");
@@ -411,6 +581,10 @@ fn errors_say_what_to_do() {
             "--interface s0 --authoritative --no-tftp --range 10.9.0.1-10.9.0.1",
             "there is none to give",
         ),
+        (
+            "--interface s0 --router 10.9.1.1",
+            "--router 10.9.1.1 is not of this server's network, 10.9.0.1/24",
+        ),
         ("--interface lo", "the loopback interface lo"),
         ("--no-dhcp --no-tftp --no-http", "nothing to serve"),
         ("--http-port 0", "0 is not in 1..=65535"),
@@ -424,6 +598,67 @@ fn errors_say_what_to_do() {
             served.log()
         );
     }
+}
+
+#[test]
+fn what_is_told_over_ipv4_is_refused_without_ipv4() {
+    if !inside("what_is_told_over_ipv4_is_refused_without_ipv4") {
+        return;
+    }
+    let _clients = Clients::new();
+    sh("ip address delete 10.9.0.1/24 dev s0; ip address add fd00:9::1/64 dev s0 nodad");
+    let arguments = "--interface s0 --authoritative --dns fd00:9::53";
+    for option in [
+        "--range 10.9.0.5-10.9.0.9",
+        "--router 10.9.0.2",
+        "--dns 10.9.0.2",
+    ] {
+        let mut served = Served::start(&format!("{arguments} {option}"));
+        assert_eq!(served.ended(), Some(1), "{option}: {}", served.log());
+        let wanted = format!("{option} is for machines with IPv4, and the interface s0 has no");
+        assert!(served.log().contains(&wanted), "{}", served.log());
+    }
+    let mut served = Served::start(arguments);
+    served.wait_for("wireboot: ready");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+}
+
+#[test]
+fn a_router_that_passes_nothing_on_is_told_of() {
+    if !inside("a_router_that_passes_nothing_on_is_told_of") {
+        return;
+    }
+    let _clients = Clients::new();
+    for (router, forwarding, is_told) in [
+        ("10.9.0.1", "0", true),
+        ("10.9.0.1", "1", false),
+        // Somebody else's computer.
+        ("10.9.0.2", "0", false),
+    ] {
+        fs::write("/proc/sys/net/ipv4/conf/s0/forwarding", forwarding).unwrap();
+        let mut served =
+            Served::start(&format!("--interface s0 --authoritative --router {router}"));
+        served.wait_for("wireboot: ready");
+        let log = served.log();
+        let told = log.contains("warning: --router 10.9.0.1 is this computer, which passes on");
+        assert_eq!(told, is_told, "{router}, {forwarding}: {log}");
+        assert_eq!(served.end(), Some(0), "{}", served.log());
+    }
+}
+
+#[test]
+fn an_interface_that_is_made_anew_ends_the_server() {
+    if !inside("an_interface_that_is_made_anew_ends_the_server") {
+        return;
+    }
+    let _clients = Clients::new();
+    let mut served = Served::start("--interface s0 --authoritative");
+    served.wait_for("wireboot: ready");
+    sh("ip link delete s0; ip link add s0 type veth peer name c0");
+    assert_eq!(served.ended(), Some(1), "{}", served.log());
+    let log = served.log();
+    let wanted = "wireboot: the interface s0 was made anew, and";
+    assert!(log.contains(wanted), "{log}");
 }
 
 #[test]
@@ -450,6 +685,37 @@ fn each_signal_to_end_leaves_nothing_behind() {
     served.signal(Signal::SIGHUP);
     assert_eq!(served.end(), Some(0), "{}", served.log());
     assert!(served.log().contains("SIGTERM received, ending"));
+}
+
+#[test]
+fn an_address_that_somebody_has_is_not_taken_for_the_server() {
+    if !inside("an_address_that_somebody_has_is_not_taken_for_the_server") {
+        return;
+    }
+    let clients = Clients::new();
+    clients.run("ip address add 10.8.0.1/24 dev c0");
+    let mut served = Served::start("--interface s0 --address 10.8.0.1/24 --authoritative");
+    assert_eq!(served.ended(), Some(1), "{}", served.log());
+    let log = served.log();
+    let wanted = "--address 10.8.0.1: the machine 02:00:00:00:00:07 on the network of s0 has";
+    assert!(log.contains(wanted), "{log}");
+    assert!(!sh("ip address show dev s0").contains("10.8.0.1"));
+    // A free one beside it, also while that machine speaks.
+    let mut speaker = clients
+        .command("busybox")
+        .args(["arping", "-I", "c0", "-w", "60", "10.8.0.77"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut served = Served::start("--interface s0 --address 10.8.0.9/24 --authoritative");
+    served.wait_for("wireboot: ready");
+    assert!(sh("ip address show dev s0").contains("10.8.0.9"));
+    let log = served.log();
+    assert!(!log.contains("cannot be asked"), "{log}");
+    assert_eq!(served.end(), Some(0), "{}", served.log());
+    assert!(speaker.try_wait().unwrap().is_none(), "nobody spoke");
+    speaker.kill().unwrap();
+    speaker.wait().unwrap();
 }
 
 #[test]

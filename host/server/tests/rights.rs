@@ -46,20 +46,22 @@ fn inside_with_users(name: &str) -> bool {
     false
 }
 
+/// The value of a field of the file `status` of a process or a thread.
+fn of_status(of: &Path, field: &str) -> String {
+    let status = fs::read_to_string(of.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.unwrap_or_else(|| panic!("no {field} in {status}"))
+        .trim()
+        .replace('\t', " ")
+}
+
 /// The values that the threads of a server have in a field of `/proc/PID/task/ID/status`. The first thread is the test harness's.
 fn of_all_threads(served: &Served, field: &str) -> BTreeSet<String> {
     let process = served.child.id().to_string();
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let value = |task: fs::DirEntry| {
-        let status = fs::read_to_string(task.path().join("status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
-        line.unwrap_or_else(|| panic!("no {field} in {status}"))
-            .trim()
-            .replace('\t', " ")
-    };
     let tasks = tasks.map(Result::unwrap);
     let tasks = tasks.filter(|task| *task.file_name() != *process);
-    tasks.map(value).collect()
+    tasks.map(|task| of_status(&task.path(), field)).collect()
 }
 
 /// Waits until it is so.
@@ -94,12 +96,18 @@ fn a_server_keeps_no_rights_that_it_does_not_need() {
     served.wait_for("wireboot: ready");
     let uid = if can_become_nobody() { NOBODY } else { 0 };
     let ids = [uid; 4].map(|id| id.to_string()).join(" ");
+    // Where the server cannot become nobody, it stays in the groups that this test is in.
+    let groups = match can_become_nobody() {
+        true => NOBODY.to_string(),
+        false => of_status(Path::new("/proc/self"), "Groups:"),
+    };
     let is = |served: &Served, capabilities: &str| {
         // On a busy host a thread may come to life behind the word that all is ready.
         eventually(|| of_all_threads(served, "Name:").len() > 3);
         for (field, expected) in [
             ("Uid:", ids.as_str()),
             ("Gid:", &ids),
+            ("Groups:", &groups),
             ("CapEff:", capabilities),
             ("CapPrm:", capabilities),
             ("CapInh:", NONE),

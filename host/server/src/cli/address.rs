@@ -7,6 +7,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 
+use crate::arp_probe::who_has;
+use crate::dhcp::hardware_address;
+use crate::event::Events;
 use crate::interface::Interface;
 
 /// An address with the bits of its network's prefix.
@@ -164,7 +167,11 @@ pub(super) struct TemporaryAddress {
 const KEEPER: &str = r#"trap "" HUP INT TERM; cat; exec ip address delete "$0" dev "$1""#;
 
 impl TemporaryAddress {
-    pub(super) fn add(interface: &Interface, cidr: Cidr) -> anyhow::Result<Self> {
+    /// Gives the interface `cidr`, unless it has it.
+    ///
+    /// # Errors
+    /// When somebody else has the address, or the interface cannot be given it.
+    pub(super) fn add(interface: &Interface, cidr: Cidr, events: &Events) -> anyhow::Result<Self> {
         let has = match cidr.address {
             IpAddr::V4(address) => interface.addresses.contains(&(address, cidr.prefix)),
             IpAddr::V6(address) => interface.ipv6_addresses.contains(&(address, cidr.prefix)),
@@ -172,16 +179,18 @@ impl TemporaryAddress {
         if has {
             return Ok(Self { keeper: None });
         }
-        let (name, is_ipv4) = (interface.name.as_str(), cidr.address.is_ipv4());
-        let cidr = format!("{}/{}", cidr.address, cidr.prefix);
+        let name = interface.name.as_str();
+        let text = format!("{}/{}", cidr.address, cidr.prefix);
         ip(&["link", "set", "dev", name, "up"])?;
-        let mut add = vec!["address", "add", &cidr, "dev", name];
-        if is_ipv4 {
+        let mut add = vec!["address", "add", &text, "dev", name];
+        // For an IPv6 address the kernel asks itself (RFC 4862 section 5.4).
+        if let IpAddr::V4(address) = cidr.address {
+            refuse_taken(address, interface, events)?;
             add.extend(["broadcast", "+"]);
         }
         ip(&add)?;
         let keeper = Command::new("sh")
-            .args(["-c", KEEPER, &cidr, name])
+            .args(["-c", KEEPER, &text, name])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -192,7 +201,7 @@ impl TemporaryAddress {
                 keeper: Some(keeper),
             }),
             Err(error) => {
-                let _ = ip(&["address", "delete", &cidr, "dev", name]);
+                let _ = ip(&["address", "delete", &text, "dev", name]);
                 Err(error).context("cannot run `sh`, which takes the address back at the end")
             }
         }
@@ -206,6 +215,23 @@ impl Drop for TemporaryAddress {
             let _ = keeper.wait();
         }
     }
+}
+
+/// Refuses an address that somebody has on the network: it would reach one of the two hosts by chance. Says so if that cannot be asked.
+fn refuse_taken(address: Ipv4Addr, interface: &Interface, events: &Events) -> anyhow::Result<()> {
+    match who_has(address, interface) {
+        Ok(None) => {}
+        Ok(Some(mac)) => bail!(
+            "--address {address}: the machine {} on the network of {} has this address already; name one that nobody has, or give that machine another",
+            hardware_address(&mac),
+            interface.name
+        ),
+        Err(error) => events.say(format!(
+            "whether somebody has {address} already cannot be asked before {} is given it (by ARP): {error}",
+            interface.name
+        )),
+    }
+    Ok(())
 }
 
 /// Runs the command `ip` of iproute2.

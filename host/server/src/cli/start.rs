@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use wireboot_wire::dhcp::Message;
 use wireboot_wire::dhcpv6::duid;
 use wireboot_wire::tftp;
 
 use super::ServeArgs;
 use super::address::{AddressRange, Addresses};
+use super::end::{self, Body, End};
 use crate::arp_probe::Arp;
 use crate::check;
 use crate::dhcp::{self, DhcpServer, DhcpSockets};
@@ -47,19 +49,20 @@ struct Threads<'a> {
     leases: Option<Leases>,
     directory: &'a Arc<Directory>,
     events: &'a Events,
-    stop: &'a Stop,
+    end: &'a End,
 }
 
 impl Threads<'_> {
+    /// Starts a server.
     fn start(&mut self, what: &'static str, body: Serve) -> io::Result<()> {
-        let (stop, events) = (self.stop.clone(), self.events.clone());
-        let body = move || {
-            if let Err(error) = body(&stop) {
-                events.say(format!("the {what} server ended: {error}"));
-            }
-        };
-        let builder = std::thread::Builder::new().name(what.to_owned());
-        self.started.push(builder.spawn(body)?);
+        let ended = move || format!("the {what} server ended");
+        let body = move |stop: &Stop| body(stop).with_context(ended);
+        self.spawn(what, Box::new(body))
+    }
+
+    fn spawn(&mut self, name: &str, body: Body) -> io::Result<()> {
+        let thread = self.end.spawn(name, body, self.events)?;
+        self.started.push(thread);
         Ok(())
     }
 
@@ -69,15 +72,19 @@ impl Threads<'_> {
         service: &'static str,
         others: &OtherServers,
         interface: &Interface,
-        ask: fn(&Interface) -> io::Result<Option<T>>,
+        ask: fn(&Interface, Option<&Message>) -> io::Result<Option<T>>,
     ) -> io::Result<()> {
         let (others, interface) = (others.clone(), interface.clone());
         let events = self.events.clone();
         let body = move |stop: &Stop| {
-            look_out(&others, service, || ask(&interface), &events, stop);
+            let ask = |request: Option<&Message>| ask(&interface, request);
+            look_out(&others, service, ask, &events, stop);
             Ok(())
         };
-        self.start(service, Box::new(body))
+        // Nobody waits for it at the end: a question takes up to ten seconds, and leaves nothing behind.
+        self.end
+            .spawn(service, Box::new(body), self.events)
+            .map(drop)
     }
 }
 
@@ -171,7 +178,7 @@ pub(super) fn open(
         http: http_servers,
         ladder: ladder_servers,
         ra,
-        forwards: forwards(interface),
+        forwards: forwards(interface, "ipv6"),
         link: serves_dhcp.then(link).and_then(Result::ok),
         arp: (serves_dhcp && !args.proxy).then(link),
         known: Leases::read(&leases, events),
@@ -187,14 +194,14 @@ pub(super) fn start(
     directory: &Arc<Directory>,
     opened: Opened,
     events: &Events,
-    stop: &Stop,
+    end: &End,
 ) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let mut threads = Threads {
         started: Vec::new(),
         leases: None,
         directory,
         events,
-        stop,
+        end,
     };
     for server in opened.tftp {
         threads.start("TFTP", Box::new(move |stop| server.run(stop)))?;
@@ -217,6 +224,9 @@ pub(super) fn start(
         Ok(())
     };
     threads.start("log", Box::new(tell))?;
+    let served = interface.clone();
+    let watch = move |stop: &Stop| end::watch(&served, stop);
+    threads.spawn("interface", Box::new(watch))?;
     for host in addresses.hosts() {
         let tftp = (!args.no_tftp).then(|| format!("tftp://{host}"));
         let http = (!args.no_http).then(|| http(args, &host));
@@ -291,7 +301,7 @@ fn ranges(
     Ok(std::thread::scope(|scope| {
         let asks_ipv6 = || is_alone(dhcpv6::another_gives_addresses(interface), 6, events);
         let ipv6 = scope.spawn(move || ipv6.filter(|_| asks_ipv6()));
-        let asks_ipv4 = || is_alone(dhcp::another_gives_addresses(interface), 4, events);
+        let asks_ipv4 = || is_alone(dhcp::another_gives_addresses(interface, None), 4, events);
         Ranges {
             ipv4: ipv4.filter(|_| asks_ipv4()),
             ipv6: ipv6.join().unwrap_or_default(),
@@ -310,6 +320,54 @@ fn is_alone<T: Display>(other: io::Result<Option<T>>, version: u8, events: &Even
         "giving no IPv{version} addresses, only boot files: {why} ({ADVICE})"
     ));
     false
+}
+
+/// Refuses what machines would be told over IPv4 in vain, or not at all. Says so when the router that they are told of passes nothing on.
+pub(super) fn check_ipv4(
+    args: &ServeArgs,
+    interface: &Interface,
+    addresses: Addresses,
+    events: &Events,
+) -> anyhow::Result<()> {
+    if args.no_dhcp {
+        return Ok(());
+    }
+    let Some((server, prefix)) = addresses.ipv4 else {
+        return refuse_ipv4(args, interface);
+    };
+    let Some(router) = args.router else {
+        return Ok(());
+    };
+    let here = Networks::from(vec![(server.into(), prefix)]);
+    if !here.contain(router.into()) {
+        bail!(
+            "--router {router} is not of this server's network, {server}/{prefix}: machines could not reach it; name the router's address in this network, or leave --router out"
+        );
+    }
+    let is_own = interface.addresses.iter().any(|(own, _)| *own == router);
+    if is_own && !forwards(interface, "ipv4") {
+        events.say(format!(
+            "warning: --router {router} is this computer, which passes on nothing that comes from {}: machines reach nobody beyond this network (`sysctl -w net.ipv4.ip_forward=1` has it pass packets on)",
+            interface.name
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses options that say something over IPv4: there is none.
+fn refuse_ipv4(args: &ServeArgs, interface: &Interface) -> anyhow::Result<()> {
+    let range = args.range;
+    let range = range.map(|AddressRange { first, last }| format!("--range {first}-{last}"));
+    let router = args.router.map(|router| format!("--router {router}"));
+    let dns = args.dns.iter().find(|dns| dns.is_ipv4());
+    let dns = dns.map(|dns| format!("--dns {dns}"));
+    if let Some(option) = range.or(router).or(dns) {
+        bail!(
+            "{option} is for machines with IPv4, and the interface {} has no IPv4 address; give it one with --address, such as --address 192.168.7.1/24, or leave the option out",
+            interface.name
+        );
+    }
+    Ok(())
 }
 
 fn ipv4_range(
@@ -369,12 +427,9 @@ fn dhcpv6(
     };
     let others = OtherServers::default();
     if gives && !args.authoritative {
-        threads.look_out(
-            "DHCPv6",
-            &others,
-            interface,
-            dhcpv6::another_gives_addresses,
-        )?;
+        let ask =
+            |interface: &Interface, _: Option<&Message>| dhcpv6::another_gives_addresses(interface);
+        threads.look_out("DHCPv6", &others, interface, ask)?;
     }
     let leases = threads.leases.clone();
     let longest = dhcpv6::LEASE_TIME;
@@ -396,9 +451,9 @@ fn ipv6_dns(args: &ServeArgs) -> Vec<Ipv6Addr> {
     args.dns.iter().copied().filter_map(ipv6_of).collect()
 }
 
-/// Whether this machine passes on what comes from the interface.
-fn forwards(interface: &Interface) -> bool {
-    let path = format!("/proc/sys/net/ipv6/conf/{}/forwarding", interface.name);
+/// Whether this machine passes on what comes from the interface. `version`: `ipv4` or `ipv6`.
+fn forwards(interface: &Interface, version: &str) -> bool {
+    let path = format!("/proc/sys/net/{version}/conf/{}/forwarding", interface.name);
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
 }
 

@@ -18,6 +18,7 @@ use crate::boot::{self, Boot, Machines};
 use crate::boot_conf::BOOT_CONFIGURATION;
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
+use crate::interface::Networks;
 use crate::leases::Lease;
 use crate::other_servers::OtherServers;
 use crate::pool::{Client, Pool};
@@ -80,6 +81,8 @@ pub struct Responder {
     pool: Option<Pool<Ipv4Addr>>,
     others: OtherServers,
     machines: Machines,
+    /// Where answers are sent to; `None`: anywhere.
+    networks: Option<Networks>,
 }
 
 /// What a client is known by: its hardware type and address.
@@ -99,6 +102,7 @@ impl Responder {
             pool,
             others: OtherServers::default(),
             machines: Machines::default(),
+            networks: None,
         }
     }
 
@@ -116,6 +120,12 @@ impl Responder {
     /// Gives no addresses from when `others` has found another server that does.
     pub(crate) fn unless(mut self, others: OtherServers) -> Self {
         self.others = others;
+        self
+    }
+
+    /// Sends no answer to an address beyond `networks`; `None`: to any.
+    pub(crate) fn within(mut self, networks: Option<Networks>) -> Self {
+        self.networks = networks;
         self
     }
 
@@ -180,6 +190,13 @@ impl Responder {
             let event = Event::now(Kind::DhcpIgnored, client_name(&request));
             events.push(untold.told_by(event));
         }
+        if let Some(beyond) = self.beyond(&request, kind, source, port) {
+            let why = format!(
+                "the answer would go to {beyond}, beyond this server's networks (--proxy --anyone sends it there)"
+            );
+            events.push(Event::now(Kind::DhcpIgnored, client_name(&request)).message(why));
+            return (None, events);
+        }
         let message = match (port, self.pool.is_some()) {
             (Port::Pxe, _) => self.boot_server_ack(&request, kind, &boot),
             (Port::Server, true) => self.server(&request, kind, &boot, now, &mut events),
@@ -193,6 +210,28 @@ impl Responder {
             }
         });
         (reply, events)
+    }
+
+    /// The address that the answer would be sent to, if it is beyond the networks. The request alone tells it, and is easily forged.
+    fn beyond(
+        &self,
+        request: &Message,
+        kind: MessageType,
+        source: SocketAddrV4,
+        port: Port,
+    ) -> Option<Ipv4Addr> {
+        let networks = self.networks.as_ref()?;
+        if port == Port::Pxe && !source.ip().is_unspecified() {
+            return None;
+        }
+        // A machine that was moved and renews its old address is refused, and that is sent to all.
+        let renews = port == Port::Server
+            && kind == MessageType::Request
+            && request.options.address(option::SERVER_ID).is_none();
+        let client = (!renews).then_some(request.ciaddr);
+        let mut named = [Some(request.giaddr), client].into_iter().flatten();
+        let address = named.find(|address| !address.is_unspecified())?;
+        (!networks.contain(address.into())).then_some(address)
     }
 
     /// RFC 2131 section 4.3.
@@ -231,7 +270,7 @@ impl Responder {
                 }
             },
             MessageType::Request if !for_me => {
-                self.others.named();
+                self.others.named(Some(request));
                 pool.release(&client, now);
                 None
             }
@@ -805,6 +844,60 @@ mod tests {
     }
 
     #[test]
+    fn no_answer_is_sent_beyond_the_networks() {
+        let networks = || Some(Networks::from(vec![(SERVER.into(), 24)]));
+        let answered = |proxy, request: &Message, port, networks| {
+            let mut responder = Responder::new(answers(proxy)).within(networks);
+            let answer = responder.answer(&request.emit(), NOWHERE, port, Instant::now());
+            answer.0.is_some()
+        };
+        let relayed = |giaddr| Message {
+            giaddr,
+            ..pxe(MessageType::Discover)
+        };
+        let informed = |ciaddr| Message {
+            ciaddr,
+            ..pxe(MessageType::Inform)
+        };
+        let here = Ipv4Addr::new(10, 0, 0, 9);
+        let beyond = Ipv4Addr::new(198, 51, 100, 9);
+        type Naming<'a> = &'a dyn Fn(Ipv4Addr) -> Message;
+        let cases: [(bool, Naming<'_>, Port); 3] = [
+            (true, &relayed, Port::Server),
+            (false, &informed, Port::Server),
+            // From 0.0.0.0, so not to the source.
+            (true, &informed, Port::Pxe),
+        ];
+        for (n, (proxy, request, port)) in cases.into_iter().enumerate() {
+            let to = |address, networks| answered(proxy, &request(address), port, networks);
+            assert!(to(here, networks()), "case {n}");
+            assert!(!to(beyond, networks()), "case {n}");
+            assert!(to(beyond, None), "case {n}: with --anyone");
+        }
+        // Who names this server does not renew: it would be acknowledged.
+        let mut responder = Responder::new(answers(false)).within(networks());
+        let offer = ask(&mut responder, &pxe(MessageType::Discover)).unwrap();
+        let mut request = pxe(MessageType::Request);
+        let options = &mut request.options;
+        options.set_addresses(option::SERVER_ID, &[SERVER]);
+        options.set_addresses(option::REQUESTED_ADDRESS, &[offer.message.yiaddr]);
+        request.ciaddr = beyond;
+        assert!(ask(&mut responder, &request).is_none());
+        // A machine that was moved is told.
+        let mut renewal = Message::request(MessageType::Request, 1, MAC);
+        renewal.ciaddr = beyond;
+        let reply = ask(&mut responder, &renewal).unwrap();
+        assert_eq!(reply.message.message_type(), Some(MessageType::Nak));
+        assert_eq!(reply.destination, Destination::Broadcast);
+        // Port 4011 answers the source, which was looked at before.
+        let mut proxy = Responder::new(answers(true)).within(networks());
+        request.options = pxe(MessageType::Request).options;
+        let source = SocketAddrV4::new(here, 4011);
+        let (reply, _) = proxy.answer(&request.emit(), source, Port::Pxe, Instant::now());
+        assert_eq!(reply.unwrap().destination, Destination::Unicast(source));
+    }
+
+    #[test]
     fn a_proxy_offers_boot_files_and_never_an_address() {
         let mut proxy = Responder::new(answers(true));
         let offer = ask(&mut proxy, &pxe(MessageType::Discover)).unwrap();
@@ -852,6 +945,8 @@ mod tests {
         request.options.set_addresses(option::SERVER_ID, &[another]);
         assert!(ask(&request).is_none());
         assert!(heard());
+        let named = others.take_request().unwrap();
+        assert_eq!(named.mac(), Some(MAC));
 
         let discover = firmware(MessageType::Discover, "PXEClient", 7);
         assert!(!ask(&discover).unwrap().yiaddr.is_unspecified());

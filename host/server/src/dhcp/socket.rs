@@ -28,7 +28,8 @@ pub struct DhcpSockets {
 }
 
 impl DhcpSockets {
-    /// Binds port 67, and 4011 for when it gives no addresses. A proxy shares port 67 with a DHCP server on the same machine that allows it.
+    /// Binds port 67, and 4011 for when it gives no addresses. A proxy shares port 67 with a DHCP server on the same machine that allows it, and
+    /// leaves to it what is sent to this machine alone: clients renew and release so. Relays send so, too: one that answers anyone hears it.
     /// Machines of `networks` are answered, and those that have no address; `None`: anyone.
     ///
     /// # Errors
@@ -40,10 +41,15 @@ impl DhcpSockets {
         link: Option<LinkSocket>,
         arp: Option<Arp>,
     ) -> io::Result<Self> {
+        let every = Ipv4Addr::UNSPECIFIED;
+        let server = match networks {
+            Some(_) if proxy => Ipv4Addr::BROADCAST,
+            _ => every,
+        };
         Ok(Self {
             ports: Ports {
-                server: bound(interface, SERVER_PORT, proxy)?,
-                pxe: pxe_port(proxy, || bound(interface, PXE_PORT, true))?,
+                server: bound(interface, server, SERVER_PORT, proxy)?,
+                pxe: pxe_port(proxy, || bound(interface, every, PXE_PORT, true))?,
                 networks,
             },
             link,
@@ -80,13 +86,19 @@ impl DhcpSockets {
     }
 }
 
-/// A UDP socket that hears broadcasts of one interface only.
-pub(super) fn bound(interface: &Interface, port: u16, shared: bool) -> io::Result<UdpSocket> {
+/// A UDP socket that hears one interface only: what is sent to `address`, or with 0.0.0.0 to any. It may send broadcasts. One that is bound to
+/// 255.255.255.255 hears them alone, and sends from the interface's address.
+pub(super) fn bound(
+    interface: &Interface,
+    address: Ipv4Addr,
+    port: u16,
+    shared: bool,
+) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(shared)?;
     socket.set_broadcast(true)?;
     socket.bind_device(Some(interface.name.as_bytes()))?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
+    socket.bind(&SocketAddr::from((address, port)).into())?;
     Ok(socket.into())
 }
 
@@ -109,6 +121,7 @@ impl DhcpServer {
         leases: Option<Leases>,
         events: Events,
     ) -> Self {
+        let responder = responder.within(sockets.ports.networks.clone());
         Self {
             sockets,
             responder,

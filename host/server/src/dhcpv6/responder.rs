@@ -2,8 +2,8 @@
 //!
 //! What a client boots is `boot`'s choice, always a URL (option 59).
 //!
-//! With addresses to give, it is a DHCPv6 server. Without, it answers Information-requests and, for clients that boot, as PXE's
-//! proxy: an Advertise that holds a boot file and no address, and a Reply to who asks at port 4011.
+//! With addresses to give, it is a DHCPv6 server. Without, it answers clients that boot, as PXE's proxy: an Advertise that holds a boot
+//! file and no address, and a Reply to who asks at port 4011. Information-requests are answered in both cases, where there is something to tell.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -129,12 +129,13 @@ impl Responder {
         }
         if !self.is_for_me(&request) {
             if request.kind == MessageType::Request && request.options.server_id().is_some() {
-                self.others.named();
+                self.others.named(None);
             }
             return (None, Vec::new());
         }
         let (boot, untold) = self.boot(&request, *source.ip(), now);
         let reply = match (port, self.pool.is_some()) {
+            _ if self.has_no_information(&request, &boot) => None,
             (Port::Server, true) => self.server(&request, &boot, now),
             (Port::Server, false) => self.without_addresses(&request, &boot),
             (Port::Pxe, _) => self.boot_server(&request, &boot),
@@ -177,6 +178,20 @@ impl Responder {
             }
             MessageType::Advertise | MessageType::Reply | MessageType::Reconfigure => false,
         }
+    }
+
+    /// Whether it is an Information-request, and asks for nothing that there is. The client takes the first Reply, though it be empty, and
+    /// may not ask again for a day (RFC 8415 sections 18.2.6 and 21.23): it must be able to hear another server's.
+    fn has_no_information(&self, request: &Message<'_>, boot: &Boot) -> bool {
+        request.kind == MessageType::InformationRequest
+            && !matches!(boot, Boot::File(_))
+            && !self.tells_dns(&request.options)
+    }
+
+    /// Whether the client asks for name servers, and there are any.
+    fn tells_dns(&self, request: &Options<'_>) -> bool {
+        let mut wanted = request.option_request();
+        !self.answers.dns.is_empty() && wanted.any(|wanted| wanted == option::DNS_SERVERS)
     }
 
     /// Section 18.3, with addresses to give.
@@ -336,8 +351,7 @@ impl Responder {
                 reply.vendor_class(enterprise_number, &[class]);
             }
         }
-        let wanted = |code| request.option_request().any(|wanted| wanted == code);
-        if !self.answers.dns.is_empty() && wanted(option::DNS_SERVERS) {
+        if self.tells_dns(request) {
             reply.addresses(option::DNS_SERVERS, &self.answers.dns);
         }
         reply.status(status(StatusCode::SUCCESS));

@@ -9,12 +9,14 @@
 
 mod connections;
 pub(crate) mod events;
+mod farewell;
 mod head;
 mod response;
 mod select;
 pub(crate) mod status;
 pub(crate) mod upload;
 
+use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
@@ -26,6 +28,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
 use self::connections::{Connections, Entry};
+use self::farewell::Farewells;
 pub(crate) use self::head::{Head, MAX_LEN as MAX_HEAD};
 pub(crate) use self::response::{Body, Response};
 use self::status::Status;
@@ -139,7 +142,9 @@ impl HttpServer {
     /// # Errors
     /// When the socket fails for good.
     pub fn run(&self, stop: &Stop) -> io::Result<()> {
+        let mut farewells = Farewells::default();
         while !stop.is_set() {
+            farewells.read(Instant::now());
             let mut listener = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
             let patience =
                 PollTimeout::try_from(Stop::CHECK_EVERY).unwrap_or(PollTimeout::from(100u8));
@@ -158,7 +163,7 @@ impl HttpServer {
                 continue;
             }
             match self.listener.accept() {
-                Ok((stream, client)) => self.take(stream, client),
+                Ok((stream, client)) => self.take(stream, client, &mut farewells),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // Out of file descriptors, most likely: those of ending connections come back.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
@@ -167,39 +172,51 @@ impl HttpServer {
         Ok(())
     }
 
-    fn take(&self, mut stream: TcpStream, client: SocketAddr) {
-        let service = self.service.clone();
-        let Limits { of_host, slow, .. } = service.limits;
+    fn take(&self, stream: TcpStream, client: SocketAddr, farewells: &mut Farewells) {
+        let connections = &self.service.connections;
+        let Limits { of_host, slow, .. } = self.service.limits;
         let (host, now) = (client.ip(), Instant::now());
-        let refused = if service.connections.of_host(host) >= of_host
-            && !service.connections.make_room(Some(host), slow, now)
-        {
-            let refusal = Response::refusal(Status::BUSY, "your host has too many connections")
-                .with("Retry-After", RETRY_AFTER.as_secs());
-            let _ = write(&mut stream, &refusal, true);
-            Err(io::Error::other("its host has too many"))
-        } else {
-            let entered = service.connections.enter(&stream, client, now);
-            entered.and_then(|entry| {
-                let mut connection = Connection {
-                    stream,
-                    client,
-                    buffer: Vec::new(),
-                    limits: service.limits,
-                    entry,
-                };
-                std::thread::Builder::new()
-                    .name("http".to_owned())
-                    .stack_size(STACK)
-                    // It ends with an error when the client leaves; what was under way has told of that.
-                    .spawn(move || drop(connection.serve(&service)))
-            })
-        };
-        if let Err(error) = refused.map(drop) {
-            let event = Event::now(Kind::HttpError, client.ip());
-            let message = format!("the connection is refused: {error}");
-            self.service.events.record(event.message(message));
+        if connections.of_host(host) >= of_host && !connections.make_room(Some(host), slow, now) {
+            self.record_refusal(client, "its host has too many");
+            return turn_away(stream, farewells, now);
         }
+        if let Err(error) = self.begin(stream, client, now) {
+            self.record_refusal(client, error);
+        }
+    }
+
+    /// Has a thread of its own serve a connection.
+    fn begin(&self, stream: TcpStream, client: SocketAddr, now: Instant) -> io::Result<()> {
+        let service = self.service.clone();
+        let entry = service.connections.enter(&stream, client, now)?;
+        let mut connection = Connection {
+            stream,
+            client,
+            buffer: Vec::new(),
+            limits: service.limits,
+            entry,
+        };
+        let spawned = std::thread::Builder::new()
+            .name("http".to_owned())
+            .stack_size(STACK)
+            // It ends with an error when the client leaves; what was under way has told of that.
+            .spawn(move || drop(connection.serve(&service)));
+        spawned.map(drop)
+    }
+
+    fn record_refusal(&self, client: SocketAddr, why: impl Display) {
+        let event = Event::now(Kind::HttpError, client.ip());
+        let message = format!("the connection is refused: {why}");
+        self.service.events.record(event.message(message));
+    }
+}
+
+/// Asks a client to come back whose host has too many connections.
+fn turn_away(mut stream: TcpStream, farewells: &mut Farewells, now: Instant) {
+    let refusal = Response::refusal(Status::BUSY, "your host has too many connections")
+        .with("Retry-After", RETRY_AFTER.as_secs());
+    if write(&mut stream, &refusal, true).is_ok() {
+        farewells.keep(stream, now);
     }
 }
 
@@ -423,6 +440,13 @@ mod tests {
 
     impl Bench {
         fn new(size: usize, limits: Limits) -> Self {
+            let (bench, server) = Self::bound(size, limits);
+            bench.run(server);
+            bench
+        }
+
+        /// A server whose port takes connections, which nobody serves yet.
+        fn bound(size: usize, limits: Limits) -> (Self, HttpServer) {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join("file"), vec![7; size]).unwrap();
             let directory = Arc::new(Directory::open(folder.path(), None).unwrap());
@@ -440,9 +464,12 @@ mod tests {
                 stop: Stop::default(),
                 folder,
             };
-            let stop = bench.stop.clone();
+            (bench, server)
+        }
+
+        fn run(&self, server: HttpServer) {
+            let stop = self.stop.clone();
             std::thread::spawn(move || server.run(&stop));
-            bench
         }
 
         fn connect(&self) -> TcpStream {
@@ -539,6 +566,35 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("no place came free");
+    }
+
+    #[test]
+    fn who_is_asked_to_wait_can_read_that_though_nobody_reads_the_request() {
+        let limits = Limits {
+            of_host: 0,
+            ..PATIENT
+        };
+        let (bench, server) = Bench::bound(1, limits);
+        let mut stream = bench.connect();
+        // It is there before the server looks.
+        let request = b"GET /file HTTP/1.1\r\n\r\n";
+        stream.write_all(request).unwrap();
+        bench.run(server);
+        let began = Instant::now();
+        while !bench.log().contains("its host has too many") {
+            assert!(began.elapsed() < LONG, "{}", bench.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut refusal = String::new();
+        stream.read_to_string(&mut refusal).unwrap();
+        assert!(refusal.starts_with("HTTP/1.1 503 "), "{refusal}");
+        assert!(refusal.ends_with("too many connections\n"), "{refusal}");
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        // One that goes on sending is not heard for ever.
+        while stream.write_all(b"x").is_ok() {
+            assert!(began.elapsed() < LONG, "still taken");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     #[test]

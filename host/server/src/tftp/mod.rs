@@ -92,9 +92,7 @@ impl TftpServer {
         let (slots, mut waiting) = (TransferSlots::default(), Waiting::default());
         let mut buffer = [0; 2048];
         while !stop.is_set() {
-            while let Some((path, request)) = waiting.next(&slots, Instant::now()) {
-                self.take(&request, path, &slots, &mut waiting, stop);
-            }
+            self.admit(&slots, &mut waiting, stop);
             let (length, path) = match config.listen.receive(socket, &mut buffer) {
                 Ok(received) => received,
                 Err(error) if is_transient(&error) => continue,
@@ -103,32 +101,36 @@ impl TftpServer {
             let datagram = buffer.get(..length).unwrap_or_default();
             let networks = config.networks.as_ref();
             if networks.is_none_or(|networks| networks.contain(path.client.ip())) {
-                self.take(datagram, path, &slots, &mut waiting, stop);
+                self.take(datagram, path, &slots, &mut waiting);
             }
         }
         Ok(())
     }
 
-    /// Does what can be done at once. The file may be on a slow disk, or has to be made: it is for the thread of the transfer.
-    fn take(
-        &self,
-        datagram: &[u8],
-        path: Path,
-        slots: &TransferSlots,
-        waiting: &mut Waiting,
-        stop: &Stop,
-    ) {
-        let request = match requested(datagram) {
-            Some(Ok(request)) => request,
-            Some(Err(refusal)) => return self.service.refuse(path, refusal),
-            None => return,
-        };
-        // A request repeated from the same port is for the transfer that already runs.
-        let slot = match slots.claim(path.client) {
-            Claim::Granted(slot) => slot,
-            Claim::Repeated => return,
-            Claim::Full => return waiting.push(path, datagram),
-        };
+    /// Refuses at once what is no read. A read waits for a slot, if only for a moment: a slot that has come free may be another's.
+    fn take(&self, datagram: &[u8], path: Path, slots: &TransferSlots, waiting: &mut Waiting) {
+        match requested(datagram) {
+            // A request from the same port is for the transfer that already runs.
+            Some(Ok(_)) if slots.tell(path, datagram, Instant::now()) => {}
+            Some(Ok(_)) => waiting.push(path, datagram),
+            Some(Err(refusal)) => self.service.refuse(path, refusal),
+            None => {}
+        }
+    }
+
+    /// Begins the transfers that there are slots for.
+    fn admit(&self, slots: &TransferSlots, waiting: &mut Waiting, stop: &Stop) {
+        while let Some((path, datagram)) = waiting.next(slots, Instant::now()) {
+            if let Some(Ok(request)) = requested(&datagram)
+                && let Claim::Granted(slot) = slots.claim(path.client)
+            {
+                self.begin(request, path, slot, stop);
+            }
+        }
+    }
+
+    /// The file may be on a slow disk, or has to be made: it is for the thread of the transfer.
+    fn begin(&self, request: Request<'_>, path: Path, slot: TransferSlot, stop: &Stop) {
         let admitted = Admitted {
             service: self.service.clone(),
             path,
@@ -529,13 +531,15 @@ mod tests {
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         let (slots, stop) = (TransferSlots::default(), Stop::default());
+        let mut waiting = Waiting::default();
         let path = Path {
             client: client.local_addr().unwrap(),
             local: (Ipv4Addr::LOCALHOST, 0).into(),
         };
         for _ in 0..2 {
             let request = b"\0\x01file\0octet\0timeout\x00255\0";
-            server.take(request, path, &slots, &mut Waiting::default(), &stop);
+            server.take(request, path, &slots, &mut waiting);
+            server.admit(&slots, &mut waiting, &stop);
         }
         let mut packet = [0; 2048];
         let (_, transfer) = client.recv_from(&mut packet).unwrap();
@@ -574,14 +578,14 @@ mod tests {
             })
             .collect();
         let request = b"\0\x01nothing\0octet\0";
-        server.take(request, path, &slots, &mut waiting, &stop);
+        server.take(request, path, &slots, &mut waiting);
+        server.admit(&slots, &mut waiting, &stop);
         let mut packet = [0; 100];
         client.set_nonblocking(true).unwrap();
         assert!(client.recv_from(&mut packet).is_err(), "it has to wait");
         client.set_nonblocking(false).unwrap();
         drop(taken);
-        let (path, request) = waiting.next(&slots, Instant::now()).unwrap();
-        server.take(&request, path, &slots, &mut waiting, &stop);
+        server.admit(&slots, &mut waiting, &stop);
         let (length, peer) = client.recv_from(&mut packet).unwrap();
         assert_eq!(peer, server.local_addr().unwrap());
         assert_eq!(
@@ -591,6 +595,161 @@ mod tests {
         // It may go on to the next file at once.
         let next = slots.claim(path.client);
         assert!(matches!(next, Claim::Granted(_)), "{next:?}");
+    }
+
+    #[test]
+    fn a_slot_that_comes_free_is_for_who_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let server = bound(listen, folder.path(), Events::default());
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let (slots, stop) = (TransferSlots::default(), Stop::default());
+        let mut waiting = Waiting::default();
+        let of_greedy_host =
+            |host: u8, port: u16| SocketAddr::from((Ipv4Addr::new(127, 0, 1, host), port));
+        let mut taken = Vec::new();
+        for n in 0..512u16 {
+            match slots.claim(of_greedy_host((n / 128) as u8, 1 + n)) {
+                Claim::Granted(slot) => taken.push(slot),
+                other => panic!("{n}: {other:?}"),
+            }
+        }
+        let mut asks = |client: SocketAddr| {
+            let path = Path {
+                client,
+                local: listen,
+            };
+            server.take(b"\0\x01nothing\0octet\0", path, &slots, &mut waiting);
+            server.admit(&slots, &mut waiting, &stop);
+        };
+        asks(client.local_addr().unwrap());
+        taken.pop();
+        // Its host has 127 slots, the client's none.
+        asks(of_greedy_host(3, 999));
+        let mut packet = [0; 100];
+        let (length, _) = client.recv_from(&mut packet).unwrap();
+        assert!(packet[..length].starts_with(b"\0\x05\0\x01"));
+    }
+
+    /// With a time-out that nothing is sent again after within a test.
+    const READ: &[u8] = b"\0\x01file\0octet\0blksize\x008\0timeout\x00255\0";
+    const OACK: &[u8] = b"\0\x06blksize\x008\0timeout\x00255\0";
+
+    /// A transfer of a long file that has begun, and still goes on.
+    struct Begun {
+        client: UdpSocket,
+        server: SocketAddr,
+        /// The server's end of the transfer.
+        transfer: SocketAddr,
+        stop: Stop,
+        serving: std::thread::JoinHandle<()>,
+    }
+
+    impl Begun {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("file"), [7; 100_000]).unwrap();
+            let listen = (Ipv4Addr::LOCALHOST, 0).into();
+            let server = bound(listen, folder.path(), Events::default());
+            let address = server.local_addr().unwrap();
+            let stop = Stop::default();
+            let flag = stop.clone();
+            let serving = std::thread::spawn(move || {
+                // It goes when the server goes.
+                let _folder = folder;
+                server.run(&flag).unwrap();
+            });
+            let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            client
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .unwrap();
+            client.send_to(READ, address).unwrap();
+            let mut packet = [0; 100];
+            let (length, transfer) = client.recv_from(&mut packet).unwrap();
+            assert_eq!(&packet[..length], OACK);
+            let begun = Self {
+                client,
+                server: address,
+                transfer,
+                stop,
+                serving,
+            };
+            begun.acknowledge(0);
+            let (length, peer) = begun.client.recv_from(&mut packet).unwrap();
+            assert_eq!((&packet[..4], length), (&b"\0\x03\0\x01"[..], 12));
+            assert_eq!(peer, transfer);
+            begun
+        }
+
+        /// Asks for the file, from the same port.
+        fn ask(&self) {
+            self.client.send_to(READ, self.server).unwrap();
+        }
+
+        fn acknowledge(&self, block: u16) {
+            let ack = wireboot_wire::tftp::ack(block);
+            self.client.send_to(&ack, self.transfer).unwrap();
+        }
+
+        fn end(self) {
+            self.stop.set();
+            self.serving.join().unwrap();
+        }
+    }
+
+    /// It was reset in the middle of a transfer, and knows nothing of it.
+    #[test]
+    fn a_client_that_asks_anew_from_the_same_port_is_answered_soon() {
+        let begun = Begun::new();
+        begun.ask();
+        let asked = Instant::now();
+        let mut packet = [0; 100];
+        // Until the transfer has ended, its blocks come.
+        let length = loop {
+            let (length, peer) = begun.client.recv_from(&mut packet).unwrap();
+            assert!(asked.elapsed() < Duration::from_secs(10), "no answer");
+            if peer != begun.transfer {
+                break length;
+            }
+        };
+        assert_eq!(&packet[..length], OACK);
+        begun.end();
+    }
+
+    #[test]
+    fn a_forged_request_ends_no_transfer_whose_client_goes_on() {
+        // On a busy host this client itself may be silent for too long: then it begins anew.
+        while !goes_on_beside_forged_requests() {}
+    }
+
+    /// False when the client was held up for so long that its transfer may have ended for that.
+    fn goes_on_beside_forged_requests() -> bool {
+        let begun = Begun::new();
+        let began = Instant::now();
+        let mut packet = [0; 100];
+        let mut block = 1u16;
+        let mut keeps_up = true;
+        while keeps_up && began.elapsed() < Duration::from_secs(3) {
+            let turn = Instant::now();
+            begun.ask();
+            begun.acknowledge(block);
+            block += 1;
+            // A block may come twice.
+            while keeps_up && packet[2..4] != block.to_be_bytes() {
+                let (_, peer) = begun.client.recv_from(&mut packet).unwrap();
+                keeps_up = turn.elapsed() < Duration::from_millis(500);
+                assert!(
+                    peer == begun.transfer || !keeps_up,
+                    "another transfer has begun"
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        begun.end();
+        keeps_up
     }
 
     /// A client takes no answer from another address than it has asked, so none is sent there: the first one here is no address of this
@@ -606,6 +765,7 @@ mod tests {
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         let (slots, stop) = (TransferSlots::default(), Stop::default());
+        let mut waiting = Waiting::default();
         let elsewhere = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
         // The listener refuses the write, the thread of a transfer the read.
         let requests = [b"\0\x02nothing\0octet\0", b"\0\x01nothing\0octet\0"];
@@ -616,7 +776,8 @@ mod tests {
                 local: (asked, 0).into(),
             };
             for request in requests {
-                server.take(request, path, &slots, &mut Waiting::default(), &stop);
+                server.take(request, path, &slots, &mut waiting);
+                server.admit(&slots, &mut waiting, &stop);
                 refused += 1;
                 // What is told has been sent before, or could not be.
                 let told = || std::fs::read_to_string(log.path()).unwrap();

@@ -40,16 +40,28 @@ impl Job {
         let event = match self.transfer(slot) {
             Ok(sender) => match sender.end() {
                 Some(end) => events::end(end, &sender, client, &self.name, began.elapsed()),
-                None if self.stop.is_set() => {
-                    events::broken_off(&sender, client, &self.name, began.elapsed())
-                        .message("the server was stopped")
-                }
                 None => events::broken_off(&sender, client, &self.name, began.elapsed())
-                    .message(events::REVOKED),
+                    .message(self.why_broken_off(slot)),
             },
             Err(error) => events::failed(client, &self.name, began.elapsed()).message(error),
         };
         self.events.record(event);
+    }
+
+    /// Why the transfer has not come to its end.
+    fn why_broken_off(&self, slot: &TransferSlot) -> &'static str {
+        if self.stop.is_set() {
+            "the server was stopped"
+        } else if slot.is_revoked() {
+            events::REVOKED
+        } else {
+            events::ASKED_ANEW
+        }
+    }
+
+    /// Whether it is to be broken off.
+    fn is_over(&self, slot: &TransferSlot) -> bool {
+        self.stop.is_set() || slot.is_revoked() || slot.is_abandoned(Instant::now())
     }
 
     fn transfer(&self, slot: &TransferSlot) -> io::Result<Sender> {
@@ -66,7 +78,7 @@ impl Job {
         let mut ahead = ReadAhead::default();
         let mut told = false;
         let mut datagram = [0; 2048];
-        while !self.stop.is_set() && !slot.is_revoked() {
+        while !self.is_over(slot) {
             match sender.next_action(Instant::now()) {
                 Action::SendOptions => {
                     batch.send_one(&acknowledgement(granted))?;
@@ -81,8 +93,12 @@ impl Job {
                         ));
                     }
                     ahead.before(&self.file, sender.offset(first));
+                    let began = Instant::now();
                     match batch.send_blocks(&sender, &self.file, first, count) {
-                        Ok(sent) => sender.sent(sent, Instant::now()),
+                        Ok(sent) => {
+                            slot.kept_waiting(began.elapsed());
+                            sender.sent(sent, Instant::now());
+                        }
                         Err(error) => {
                             batch.tell(ErrorCode::UNDEFINED, &error.to_string())?;
                             return Err(error);
@@ -94,6 +110,10 @@ impl Job {
             }
             while let Some(length) = batch.receive(&mut datagram)? {
                 sender.receive(datagram.get(..length).unwrap_or_default(), Instant::now());
+                // At its end, the client may have asked for its next file already.
+                if sender.end().is_none() {
+                    slot.goes_on();
+                }
             }
             if sender.is_answered() {
                 slot.acknowledged(sender.acknowledged_bytes(), Instant::now());
@@ -135,8 +155,9 @@ impl Batch {
         Self { packets, buffer }
     }
 
+    /// Sends options or an error, which may be longer than a block.
     fn send_one(&mut self, packet: &[u8]) -> io::Result<()> {
-        went(self.packets.send(packet))
+        went(self.packets.send_whole(packet))
     }
 
     /// Tells the client why the transfer ends.

@@ -106,6 +106,10 @@ fn firmware(writer: &mut Writer, class: &str, architecture: u16) {
         .words(option::ARCHITECTURE, &[architecture]);
 }
 
+fn wants_dns(writer: &mut Writer) {
+    writer.words(option::OPTION_REQUEST, &[option::DNS_SERVERS]);
+}
+
 fn ask_at(responder: &mut Responder, request: &[u8], now: Instant) -> Option<Vec<u8>> {
     responder.answer(request, SOURCE, Port::Server, now).0
 }
@@ -420,8 +424,9 @@ fn messages_that_a_server_discards() {
         if let Some(server) = server {
             writer.option(option::SERVER_ID, server);
         }
-        if kind != InformationRequest {
-            ia(&mut writer, &[host(0x1000)]);
+        match kind {
+            InformationRequest => wants_dns(&mut writer),
+            _ => ia(&mut writer, &[host(0x1000)]),
         }
         writer.finish()
     };
@@ -448,7 +453,10 @@ fn messages_that_a_server_discards() {
         assert_eq!(answers(false, None), anonymous, "{kind:?}");
         assert_eq!(answers(false, Some(mine)), anonymous, "{kind:?}");
     }
-    let information = message(InformationRequest, |out| ia(out, &[]));
+    let information = message(InformationRequest, |out| {
+        wants_dns(out);
+        ia(out, &[]);
+    });
     assert!(ask(&mut responder(), &information).is_none());
     assert!(ask(&mut responder(), b"\x0c").is_none());
 }
@@ -550,10 +558,50 @@ fn name_servers_are_told_to_who_asks_for_them() {
         for (wanted, told) in [(option::DNS_SERVERS, 1), (option::BOOT_FILE_URL, 0)] {
             let request = message(kind, |out| {
                 out.words(option::OPTION_REQUEST, &[wanted]);
+                firmware(out, "PXEClient", 7);
             });
             let reply = ask(&mut responder(), &request).unwrap();
             let parsed = Message::parse(&reply).unwrap();
             assert_eq!(parsed.options.dns_servers().count(), told);
+        }
+    }
+}
+
+/// RFC 8415 section 18.2.6: the client takes the first Reply, which may be another server's only where this one has nothing to tell.
+#[test]
+fn who_asks_for_information_that_there_is_not_gets_no_reply() {
+    let nothing = |_: &mut Writer| {};
+    let boots = |out: &mut Writer| firmware(out, "PXEClient", 7);
+    // There is no program for it.
+    let is_unserved = |out: &mut Writer| firmware(out, "PXEClient", 11);
+    type Write = fn(&mut Writer);
+    let cases: [(Write, bool, bool); 5] = [
+        // What is asked for, and the answers with name servers and without.
+        (nothing, false, false),
+        (wants_dns, true, false),
+        (boots, true, true),
+        (is_unserved, false, false),
+        (
+            |out| {
+                wants_dns(out);
+                firmware(out, "PXEClient", 7);
+            },
+            true,
+            true,
+        ),
+    ];
+    for range in [answers().range, None] {
+        for (n, (write, with_dns, without)) in cases.into_iter().enumerate() {
+            for (dns, answered) in [(answers().dns, with_dns), (vec![], without)] {
+                let mut responder = Responder::new(Answers {
+                    range: range.clone(),
+                    dns,
+                    ..answers()
+                });
+                let request = message(MessageType::InformationRequest, write);
+                let reply = ask(&mut responder, &request);
+                assert_eq!(reply.is_some(), answered, "case {n}, {range:?}");
+            }
         }
     }
 }
@@ -634,8 +682,13 @@ fn beside_another_server_there_are_boot_files_and_no_addresses() {
     let (reply, _) = responder.answer(&plain, SOURCE, Port::Pxe, Instant::now());
     assert!(reply.is_none());
     let information = message(MessageType::InformationRequest, |_| {});
+    let (reply, events) = responder.answer(&information, SOURCE, Port::Server, Instant::now());
+    assert!(reply.is_none() && events.is_empty());
+    let information = message(MessageType::InformationRequest, wants_dns);
     let reply = ask(&mut responder, &information).unwrap();
-    assert_eq!(Message::parse(&reply).unwrap().kind, MessageType::Reply);
+    let parsed = Message::parse(&reply).unwrap();
+    assert_eq!(parsed.kind, MessageType::Reply);
+    assert_eq!(parsed.options.dns_servers().count(), 1);
     // Who has an address can reach any.
     let information = message(MessageType::InformationRequest, |out| {
         firmware(out, "PXEClient", 7);
