@@ -18,7 +18,7 @@ pub use error::TftpError;
 
 use crate::destination::Destination;
 use crate::pace::{Floor, Limits, Pace};
-use crate::wait::{Wait, pause_after};
+use crate::wait::{WORTHWHILE, Wait, pause_after};
 use request::within;
 use transfer::{DUPLICATE_AFTER, Transfer};
 pub use window::Window;
@@ -105,7 +105,8 @@ enum Ask {
 ///
 /// # Errors
 /// [`TftpError`], after retransmissions, plainer requests, smaller blocks and, where the server fell silent or gave up in the middle, further
-/// attempts; and after as much patience with a server that is not there as the limits say.
+/// attempts; and after as much patience with a server that is not there as the limits say, anew when twice as much of the file has come as
+/// before an earlier wait.
 pub async fn get(
     stack: &Stack,
     servers: &mut Vec<SocketAddr>,
@@ -117,7 +118,7 @@ pub async fn get(
 ) -> Result<TftpFile, TftpError> {
     let mut ask = Ask::All;
     let mut attempt = 1;
-    let (mut wait, mut failures) = (Wait::new(limits.patience), 0);
+    let (mut wait, mut failures, mut reach) = (Wait::new(limits.patience), 0, 0);
     let mut most = MAX_BLOCK_SIZE;
     loop {
         let transfer = Rc::new(RefCell::new(Transfer::new(servers, stack.now())));
@@ -136,12 +137,13 @@ pub async fn get(
         run.ended = true;
         let long = run.long;
         drop(run);
-        let (peer, size, arrived, held) = {
+        let (peer, size, arrived, received, held) = {
             let transfer = transfer.borrow();
             (
                 transfer.peer(),
                 transfer.block_size,
                 transfer.next > 1,
+                transfer.received,
                 transfer.held,
             )
         };
@@ -152,6 +154,12 @@ pub async fn get(
                 let mtu = size as u16 + headers(peer.ip());
                 stack.set_path_mtu(peer.ip(), mtu.max(MIN_PATH_MTU));
             }
+        }
+        // Each attempt begins with the first byte. So it has to come twice as far: a server that breaks off a little later each time would
+        // keep it going for days.
+        if received >= WORTHWHILE.max(reach * 2) {
+            (reach, failures) = (received, 0);
+            wait.over();
         }
         match result {
             Ok(Ending::File(file)) => return Ok(file),
@@ -347,8 +355,7 @@ impl Run<'_> {
     /// Where nobody knows what the receive buffers hold, or whether fragments arrive, the first windows show it.
     fn begin_trial(&self) {
         let probes = self.sizes.window == Window::Own && self.stack.probes_receive_frames();
-        let unsure = self.long || probes;
-        self.transfer.borrow_mut().begin_trial(unsure, !self.long);
+        self.transfer.borrow_mut().begin_trial(self.long || probes);
     }
 
     /// The largest block of up to `most` bytes that is no longer than what the paths to all servers take.
@@ -429,19 +436,23 @@ impl Run<'_> {
                 transfer.vary();
             }
             transfer.slide = granted.slide;
-            // A request that was sent again gives no sample (Karn's algorithm).
-            transfer.timing = (transfer.retransmissions == 0).then_some((1, transfer.sent));
         }
         self.grow(destination).await?;
         self.transfer.borrow_mut().streaming = true;
         if let Ok(Packet::Data { block, payload }) = Packet::parse(first) {
             let mut transfer = self.transfer.borrow_mut();
             let heard = transfer.heard;
+            // A request that was sent again gives no sample (Karn's algorithm).
+            transfer.timing = (transfer.retransmissions == 0).then_some((1, transfer.sent));
             transfer.data(block, Parts::new(&[payload]), heard);
             transfer.due = true;
             return Ok(());
         }
-        self.acknowledge()
+        self.acknowledge()?;
+        let mut transfer = self.transfer.borrow_mut();
+        // The first block answers that. It tells when the end of a window is missing: what finds no buffer is gone without a trace.
+        transfer.timing = Some((1, transfer.sent));
+        Ok(())
     }
 
     /// Sees to it that the next window has a place to go.
@@ -516,6 +527,8 @@ impl Run<'_> {
                     let lost = self.stack.now() >= transfer.sent + DUPLICATE_AFTER;
                     if transfer.next == 1 && lost {
                         transfer.due = true;
+                        // The first block may answer either of two (Karn's algorithm).
+                        transfer.timing = None;
                     }
                 }
                 _ => {}

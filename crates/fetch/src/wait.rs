@@ -10,6 +10,9 @@ use wireboot_net::{Duration, Instant, Stack};
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause between attempts, unless the server asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// Bytes that a download must gain before its failures are forgotten. Without them, a server that breaks off after each few bytes would
+/// keep it going for ever.
+pub(crate) const WORTHWHILE: u64 = 64 * 1024;
 /// Time after which the same reason is reported again.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 

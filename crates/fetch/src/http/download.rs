@@ -17,7 +17,7 @@ use super::body::Body;
 use super::connections::Connections;
 use super::error::{HttpError, Problem};
 use super::head::{Framing, Head};
-use super::limits::{CONNECT_TIMEOUT, SILENCE, WORTHWHILE};
+use super::limits::{CONNECT_TIMEOUT, SILENCE};
 use super::patience::Patience;
 use super::ranges::{self, Split};
 use super::request::{AtEnd, drain, exchange, request_head};
@@ -29,7 +29,7 @@ use crate::pace::Limits;
 use crate::race;
 use crate::resolve::Resolve;
 use crate::url::{Scheme, Url};
-use crate::wait::{Wait, pause_after};
+use crate::wait::{WORTHWHILE, Wait, pause_after};
 
 /// Requests that may fail in a row before the first byte of the file.
 pub(super) const FIRST_ATTEMPTS: u32 = 4;

@@ -1,4 +1,4 @@
-//! How long a server may take for what, and what counts as progress.
+//! How long a server may take for what.
 
 use wireboot_net::Duration;
 
@@ -6,8 +6,5 @@ use wireboot_net::Duration;
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A server that sends nothing for so long is asked again.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
-/// Bytes that a download must gain before its failures are forgotten. Without them, a server that breaks off after each few bytes would
-/// keep it going for ever.
-pub(super) const WORTHWHILE: u64 = 64 * 1024;
 /// Longest `Retry-After` obeyed.
 pub(super) const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(30);

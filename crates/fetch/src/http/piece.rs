@@ -8,11 +8,11 @@ use wireboot_net::{NetError, Region, Stack, TcpStream};
 use super::connections::{self, Connections};
 use super::error::Problem;
 use super::head::{Framing, Head};
-use super::limits::{CONNECT_TIMEOUT, SILENCE, WORTHWHILE};
+use super::limits::{CONNECT_TIMEOUT, SILENCE};
 use super::patience::Patience;
 use super::request::{exchange, range_request};
 use super::source::{HttpStats, Source};
-use crate::wait::FIRST_PAUSE;
+use crate::wait::{FIRST_PAUSE, WORTHWHILE};
 
 /// Requests for a piece that may fail in a row without progress.
 const ATTEMPTS: u32 = 3;

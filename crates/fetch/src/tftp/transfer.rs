@@ -60,7 +60,7 @@ pub(super) struct Transfer {
     /// When anything of this transfer last came, and when we last sent.
     pub(super) heard: Instant,
     pub(super) sent: Instant,
-    /// The round trip is being measured: from an acknowledgement to the first block that could not come without it.
+    /// The round trip is being measured: from an acknowledgement, or the request, to the first block that could not come without it.
     pub(super) timing: Option<(u64, Instant)>,
     pub(super) round_trip: Option<Duration>,
     /// The time-out after the last retransmission, doubled each time. It holds until the next sample of the round trip, which no
@@ -79,8 +79,6 @@ pub(super) struct Trial {
     pub(super) end: u64,
     /// [`Transfer::retransmissions`] when the trial began.
     pub(super) retransmissions: u64,
-    /// Blocks in a frame, of which the last ones may find no buffer. Long ones take their time on a slow line.
-    pub(super) short: bool,
 }
 
 impl DatagramSink for Transfer {
@@ -347,10 +345,6 @@ impl Transfer {
     pub(super) fn timeout(&self) -> Duration {
         if let Some(timeout) = self.backed_off {
             return timeout;
-        }
-        if self.trial.as_ref().is_some_and(|trial| trial.short) && self.next > 1 {
-            // The end of a window that was too large is gone without a trace.
-            return MIN_TIMEOUT;
         }
         self.round_trip
             .map_or(FIRST_TIMEOUT, |smooth| (smooth * 3).max(MIN_TIMEOUT))

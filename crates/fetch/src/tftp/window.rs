@@ -42,13 +42,12 @@ pub(super) fn window_is_short(asked: &TransferOptions, granted: &TransferOptions
 }
 
 impl Transfer {
-    /// Where it is `unsure` whether a window arrives, the first ones show it. Their blocks are `short`, a frame each, or long.
-    pub(super) fn begin_trial(&mut self, unsure: bool, short: bool) {
+    /// Where it is `unsure` whether a window arrives, the first ones show it.
+    pub(super) fn begin_trial(&mut self, unsure: bool) {
         let trial = unsure && self.window > 1;
         self.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(self.window),
             retransmissions: self.retransmissions,
-            short,
         });
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Destination {
     /// First byte to fill, and the next one.
     start: usize,
     at: usize,
-    /// Where the region ended when data was last put behind a gap.
+    /// Where the region ended when it was last looked at.
     end: usize,
     /// A device may have some of what is ahead.
     may_be_lent: bool,
@@ -256,6 +256,7 @@ impl ReceiveBuffer {
         {
             return 0;
         }
+        destination.end = destination.region.end();
         let in_order = self.held.len.min(span);
         let mut to = destination.at;
         while span > 0 {
@@ -272,11 +273,13 @@ impl ReceiveBuffer {
         in_order
     }
 
-    /// The region's end has moved while something lies behind a gap: that may be in what is somebody else's part now.
-    pub(crate) fn end_has_moved(&mut self) -> bool {
+    /// Whether the region's end has moved and takes some of the `behind` bytes behind RCV.NXT. What lies beyond the new end may be in
+    /// somebody else's part. What lay beyond the former one is held, and not where the longer region has its place.
+    pub(crate) fn end_takes(&mut self, behind: usize) -> bool {
         self.destination.as_mut().is_some_and(|destination| {
             let end = destination.region.end();
-            core::mem::replace(&mut destination.end, end) != end
+            let former = core::mem::replace(&mut destination.end, end);
+            end != former && behind > end.min(former).saturating_sub(destination.at)
         })
     }
 
@@ -374,17 +377,31 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_shrinks_is_noticed() {
+    fn an_end_that_moves_takes_what_lies_beyond_it() {
         let region = Region::new(Memory::from(vec![0; 30]));
         let part = region.part(20);
         let mut buffer = ReceiveBuffer::new(8);
-        buffer.set_destination(part.clone(), 0, 0);
-        assert_eq!(buffer.room(), 28);
-        assert!(!buffer.end_has_moved());
+        buffer.set_destination(part.clone(), 2, 0);
+        assert_eq!(buffer.room(), 26);
+        for (end, behind, takes) in [
+            (20, 26, false),
+            (15, 0, false),
+            (12, 10, false),
+            (10, 9, true),
+            // It is told once.
+            (10, 9, false),
+            // It grows, and shrinks again.
+            (18, 8, false),
+            (10, 8, false),
+            // What lay beyond the former end is held.
+            (18, 9, true),
+            (1, 1, true),
+        ] {
+            part.set_end(end);
+            assert_eq!(buffer.end_takes(behind), takes, "{end} {behind}");
+        }
         part.set_end(10);
-        assert!(buffer.end_has_moved());
-        assert!(!buffer.end_has_moved());
-        assert_eq!(buffer.room(), 18);
+        assert_eq!(buffer.room(), 16);
         assert!(buffer.leave_destination());
         assert!(!buffer.has_destination());
     }

@@ -135,7 +135,8 @@ impl Flow {
     }
 
     fn take(&mut self, tcp: &Tcp<'_>, now: Instant) {
-        if self.connection.out_of_order() > 0 && self.buffer.end_has_moved() {
+        let behind = self.connection.out_of_order() as usize;
+        if self.buffer.end_takes(behind) {
             self.connection.renege();
         }
         let room = self.room_for(tcp);
@@ -161,6 +162,10 @@ impl Flow {
         let behind = self.connection.out_of_order() as usize;
         let count = self.buffer.set_destination(region, at, behind);
         self.received.set(self.received.get() + count as u64);
+        // What lies behind a gap stayed where it was, and nothing that is held takes it along later.
+        if behind > 0 && self.buffer.held() == 0 && self.buffer.is_lent() {
+            self.connection.renege();
+        }
         self.last_data = now;
     }
 

@@ -7,13 +7,14 @@ use crate::ipv6::ndisc::{self, Message, NeighborAdvertisement};
 use crate::output::{Path, headers_len};
 use crate::packet::{self, Ends, PROTOCOL_TCP, Received, TCP_HEADER, Tcp, parse, put};
 use crate::{Engine, Memory, NetError, Region, Stack};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, SocketAddr};
 use std::vec;
 use std::vec::Vec;
 use wireboot_nic::sim::{self, Clock, LinkConfig, NicConfig, SimNic};
-use wireboot_nic::{Checksum, Frame, MacAddress, Nic, Offload, Receive, Transmit};
+use wireboot_nic::{Checksum, Frame, LentMemory, MacAddress, Nic, Offload, Receive, Transmit};
 use wireboot_ring::{HeapBlock, prefix};
 use wireboot_tcp::{Duration, Flags, Instant, State, WINDOW_SCALE, after};
 
@@ -209,6 +210,29 @@ impl Bench {
         bench.ack = request;
         bench.heard.clear();
         bench
+    }
+
+    /// A connection whose reader takes its memory when the flag says so. A device has some of that memory.
+    pub(crate) fn beside_a_loan(version: IpVersion) -> (Self, Rc<Cell<bool>>, Box<dyn LentMemory>) {
+        let mut bench = Self::silent(version);
+        bench.scaled = true;
+        let (stack, into) = (bench.stack.clone(), bench.region.clone());
+        let done = bench.done.clone();
+        let lent = into.lend_to_device(2 * STEP, STEP).unwrap();
+        let begins = Rc::new(Cell::new(false));
+        let may_begin = begins.clone();
+        bench.engine.spawn(async move {
+            let server = version.server();
+            let mut stream = stack.connect(server, Duration::from_secs(1)).await.unwrap();
+            stream.set_idle_timeout(Duration::from_secs(3600));
+            while !may_begin.get() {
+                stack.next_turn().await;
+            }
+            let result = stream.read_into(&into, 0).await;
+            *done.borrow_mut() = Some(result);
+        });
+        bench.handshake(&OPTIONS);
+        (bench, begins, lent)
     }
 
     /// Nothing has been asked of the engine.

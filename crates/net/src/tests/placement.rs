@@ -140,3 +140,23 @@ fn memory_that_a_card_keeps_is_not_counted() {
         assert_eq!(bench.readable(), count);
     });
 }
+
+/// The reader takes memory of which a card still has some, while segments lie behind a gap: they come again, to their place.
+#[test]
+fn what_lies_behind_a_gap_counts_for_nothing_where_a_card_has_its_place() {
+    for version in IpVersion::BOTH {
+        let (mut bench, begins, lent) = Bench::beside_a_loan(version);
+        bench.position = STEP;
+        bench.go_on();
+        bench.go_on();
+        bench.run_until_idle();
+        assert_eq!(bench.out_of_order(), 3 * STEP as u32);
+        begins.set(true);
+        bench.run_until_idle();
+        bench.position = 0;
+        bench.go_on();
+        bench.run_until_idle();
+        drop(lent);
+        bench.finishes();
+    }
+}

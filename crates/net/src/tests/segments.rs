@@ -10,7 +10,7 @@ use core::cell::RefCell;
 use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
-use wireboot_tcp::{Duration, Flags, Instant};
+use wireboot_tcp::{Duration, Flags, Instant, State};
 
 #[test]
 fn a_reset_with_text_at_the_next_number_ends_it_and_its_text_is_nothing() {
@@ -144,6 +144,47 @@ fn memory_that_shrinks_keeps_nothing_behind_a_gap() {
         bench.run_until_idle();
         assert_eq!(bench.window().0, FIRST.wrapping_add(12 * STEP as u32));
         assert_eq!(*bench.done.borrow(), Some(Ok(11 * STEP + 500)));
+    });
+}
+
+/// What lies behind a gap and before both ends is where it was, and nobody else's: it stays.
+#[test]
+fn an_end_that_moves_elsewhere_takes_nothing_from_behind_a_gap() {
+    for (before, after) in [(LEN, 13 * STEP), (13 * STEP, LEN)] {
+        each(|mut bench| {
+            bench.shorten(before);
+            bench.position += STEP;
+            bench.go_on();
+            bench.run_until_idle();
+            assert_ne!(bench.out_of_order(), 0);
+            bench.shorten(after);
+            bench.position -= 2 * STEP;
+            bench.go_on();
+            bench.run_until_idle();
+            assert_eq!(bench.window().0, FIRST.wrapping_add(12 * STEP as u32));
+            bench.shorten(LEN);
+            bench.position += STEP;
+            bench.finishes();
+        });
+    }
+}
+
+/// What lies beyond the end is held elsewhere: it has to come again to its place in the longer memory.
+#[test]
+fn memory_that_grows_keeps_nothing_that_lay_beyond_its_end() {
+    each(|mut bench| {
+        bench.shorten(11 * STEP + 500);
+        bench.position += STEP;
+        bench.go_on();
+        bench.run_until_idle();
+        assert_ne!(bench.out_of_order(), 0);
+        bench.shorten(LEN);
+        bench.position -= 2 * STEP;
+        bench.go_on();
+        bench.run_until_idle();
+        assert_eq!(bench.out_of_order(), 0);
+        assert_eq!(bench.window().0, FIRST.wrapping_add(11 * STEP as u32));
+        bench.finishes();
     });
 }
 
@@ -500,6 +541,39 @@ fn a_closed_stream_says_goodbye_again() {
         bench.clock.advance(400_000);
         bench.run_until_idle();
         assert!(!is_kept(&bench));
+    }
+}
+
+/// A host that has heard the end of a closed connection and never says its own has the same three seconds.
+#[test]
+fn a_closed_stream_waits_no_longer_for_the_hosts_goodbye() {
+    for version in IpVersion::BOTH {
+        let mut bench = Bench::silent(version);
+        let stack = bench.stack.clone();
+        bench.engine.spawn(async move {
+            let server = version.server();
+            let stream = stack.connect(server, Duration::from_secs(1)).await;
+            stream.unwrap().close();
+        });
+        bench.handshake(&OPTIONS);
+        // The host has heard all, the end too.
+        bench.send(&bench.segment(0).frame());
+        bench.run_until_idle();
+        let ends = Ends::new(bench.host(), bench.us);
+        let port = bench.us.port();
+        let state = |bench: &Bench| {
+            let mut net = bench.stack.state();
+            let state = net.flows.find(ends).map(|flow| flow.connection.state());
+            assert_eq!(net.flows.uses(port), state.is_some());
+            state
+        };
+        assert_eq!(state(&bench), Some(State::FinWait2));
+        bench.clock.advance(2_800_000);
+        bench.run_until_idle();
+        assert_eq!(state(&bench), Some(State::FinWait2));
+        bench.clock.advance(400_000);
+        bench.run_until_idle();
+        assert_eq!(state(&bench), None);
     }
 }
 

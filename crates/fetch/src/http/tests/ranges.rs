@@ -45,6 +45,25 @@ pub(super) fn ranges(file: &[u8], tag: &str, request: &Request) -> Reply {
     reply(&head, &file[from..=last], Then::Listen)
 }
 
+/// The range that is asked for, in a body that has more: chunks, or some bytes before.
+pub(super) fn with_more(file: &[u8], request: &Request, in_chunks: bool) -> Reply {
+    let total = file.len();
+    let (from, last) = asked(request, total).unwrap();
+    let range = &file[from..=last];
+    let (framing, body) = if in_chunks {
+        let framing = "Transfer-Encoding: chunked".to_string();
+        (framing, chunked(range, 10_000))
+    } else {
+        let body = [&b"a word before"[..], range].concat();
+        (format!("Content-Length: {}", body.len()), body)
+    };
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\nETag: \"v\"\nAccept-Ranges: bytes\n\
+         Content-Range: bytes {from}-{last}/{total}\n{framing}\n\n"
+    );
+    reply(&head, &body, Then::Listen)
+}
+
 pub(super) fn far() -> Wire {
     Wire {
         link: FAR,
@@ -340,20 +359,21 @@ fn a_server_restarts_while_eight_connections_run() {
 #[test]
 fn a_server_that_does_not_keep_its_word_about_ranges() {
     let file = content(5_000_000, 35);
-    for fault in 0..4 {
+    for fault in 0..6 {
         let served = file.clone();
         let mut world = World::new(far(), move |request| {
             if request.number == 0 {
                 return ranges(&served, "\"v\"", request);
             }
             match fault {
-                // The whole file, another version, another size, or no more connections.
+                // The whole file, another version, another size, more than the range, or no more connections.
                 0 => ok(&served),
                 1 => ranges(&served, "\"w\"", request),
                 2 => {
                     let longer = [&served[..], b"!"].concat();
                     ranges(&longer, "\"v\"", request)
                 }
+                3 | 4 => with_more(&served, request, fault == 3),
                 _ => reply(
                     "HTTP/1.1 503 Busy\nContent-Length: 0\n\n",
                     b"",

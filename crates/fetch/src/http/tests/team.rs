@@ -1,6 +1,6 @@
 //! Files that several engines receive together.
 
-use super::ranges::ranges;
+use super::ranges::{ranges, with_more};
 use super::*;
 use wireboot_net::Ipv4Addr;
 use wireboot_nic::Nic;
@@ -178,7 +178,7 @@ fn a_server_restarts_while_workers_work() {
 #[test]
 fn a_server_that_does_not_keep_its_word_about_ranges() {
     let file = content(5_000_000, 46);
-    for fault in 0..5 {
+    for fault in 0..7 {
         let served = file.clone();
         let mut world = World::new(near(3), move |request| {
             let first = request.number == 0;
@@ -194,6 +194,8 @@ fn a_server_that_does_not_keep_its_word_about_ranges() {
                 // No word about ranges, no version.
                 3 => ok(&served),
                 4 => ranges(&served, "W/\"v\"", request),
+                // More than the range.
+                5 | 6 if !first => with_more(&served, request, fault == 5),
                 _ => ranges(&served, "\"v\"", request),
             }
         });
@@ -201,7 +203,8 @@ fn a_server_that_does_not_keep_its_word_about_ranges() {
         let stats = outcome.result.unwrap().stats;
         assert_eq!((stats.resumed, stats.restarted), (0, 0), "{fault}");
         let requests = world.requests.borrow().len();
-        assert_eq!(requests, if fault < 3 { 3 } else { 1 }, "{fault}");
+        let is_split = !matches!(fault, 3 | 4);
+        assert_eq!(requests, if is_split { 3 } else { 1 }, "{fault}");
     }
 }
 

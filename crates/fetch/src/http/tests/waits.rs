@@ -119,6 +119,89 @@ fn a_body_below_a_high_floor_is_too_slow() {
     );
 }
 
+/// Such as one that has no room for more yet.
+#[test]
+fn what_the_receiver_takes_its_time_for_is_not_too_slow() {
+    struct Unhurried(Stack, Pages);
+    impl Destination for Unhurried {
+        async fn memory(
+            &mut self,
+            bytes: u64,
+            previous: Option<(Memory, u64)>,
+        ) -> Result<Memory, DestinationError> {
+            self.0.sleep(Duration::from_secs(35)).await;
+            self.1.memory(bytes, previous).await
+        }
+        fn progress(&mut self, received: u64, total: Option<u64>) {
+            self.1.progress(received, total);
+        }
+    }
+    let file = content(2_000_000, 58);
+    // Nearly all of the file in any 30 s.
+    let limits = Limits {
+        floor: Floor {
+            bytes: 1_900_000,
+            ..Floor::default()
+        },
+        ..Limits::default()
+    };
+    // Where its size is not known, memory is asked for twice.
+    let unknown = reply("HTTP/1.0 200 OK\n\n", &file, Then::Close);
+    for (whole, seconds) in [(ok(&file), 35.0), (unknown, 70.0)] {
+        let mut world = always(whole);
+        let got = world.run(move |stack| async move {
+            let url = Url::parse(URL).unwrap();
+            let (connections, team) = (Connections::new(), Workers::none());
+            let mut receiver = Unhurried(stack.clone(), Pages::default());
+            get(
+                &stack,
+                &connections,
+                &team,
+                &Hosts,
+                &url,
+                limits,
+                &mut receiver,
+            )
+            .await
+        });
+        assert!(testing::content(&got.unwrap().memory, file.len()) == file);
+        assert_eq!(world.requests.borrow().len(), 1);
+        assert!(world.seconds() > seconds, "{} s", world.seconds());
+    }
+}
+
+/// Two responses that fall below the floor end it only where less than the floor's bytes came between.
+#[test]
+fn slow_spells_far_apart_do_not_end_a_download() {
+    let file = content(1_000_000, 59);
+    for (fast, requests) in [(300_000, 3), (1000, 2)] {
+        let served = file.clone();
+        let mut world = World::new(Wire::default(), move |request| {
+            let mut reply = serve(&served, "\"v\"", request);
+            reply.drip = match request.number {
+                0 => Some((300_000, DRIP)),
+                1 => Some((fast, DRIP)),
+                _ => None,
+            };
+            reply
+        });
+        let outcome = world.get(URL);
+        if requests == 3 {
+            assert!(outcome.bytes() == file);
+        } else {
+            let problem = &outcome.error().problem;
+            assert!(matches!(problem, Problem::Slow { .. }), "{problem}");
+        }
+        assert_eq!(world.requests.borrow().len(), requests);
+        // Two responses of 30 s, and what they brought before.
+        assert!(
+            (60.0..62.0).contains(&world.seconds()),
+            "{} s",
+            world.seconds()
+        );
+    }
+}
+
 #[test]
 fn a_head_byte_each_three_seconds_is_too_slow() {
     let mut slow = ok(b"file");

@@ -85,6 +85,26 @@ fn attacked_asking(
     servers: &[Ipv4Addr],
     script: impl FnMut(&Datagram) -> Vec<Datagram>,
 ) -> Ended {
+    attacked_into(sizes, limits, servers, script, room)
+}
+
+fn room(stack: Stack) -> Room {
+    Room {
+        stack,
+        limit: 1 << 30,
+        asked: Vec::new(),
+        committed: Arc::default(),
+    }
+}
+
+/// The same to a destination that `destination` makes.
+fn attacked_into<D: Destination + 'static>(
+    sizes: Sizes,
+    limits: Limits,
+    servers: &[Ipv4Addr],
+    script: impl FnMut(&Datagram) -> Vec<Datagram>,
+    destination: impl FnOnce(Stack) -> D + 'static,
+) -> Ended {
     let hosts = [SERVER, OTHER];
     let at: Vec<SocketAddr> = servers
         .iter()
@@ -102,12 +122,7 @@ fn attacked_asking(
                 routes: Vec::new(),
                 mtu: None,
             });
-            let mut room = Room {
-                stack: stack.clone(),
-                limit: 1 << 30,
-                asked: Vec::new(),
-                committed: Arc::default(),
-            };
+            let mut room = destination(stack.clone());
             let mut servers = at;
             let result = get(&stack, &mut servers, "x", 1, sizes, limits, &mut room).await;
             let path_mtu = stack.path_mtu(SERVER.into());
@@ -276,6 +291,41 @@ fn a_slow_transfer_above_the_floor_goes_on() {
     });
     assert_eq!(ended.bytes().len(), file.len());
     assert!(ended.micros > 60 * SECOND);
+}
+
+/// Such as one that has no room for more yet.
+#[test]
+fn what_the_receiver_takes_its_time_for_is_not_too_slow() {
+    struct Unhurried(Room);
+    impl Destination for Unhurried {
+        async fn memory(
+            &mut self,
+            bytes: u64,
+            previous: Option<(Memory, u64)>,
+        ) -> Result<Memory, DestinationError> {
+            self.0.stack.sleep(Duration::from_secs(35)).await;
+            self.0.memory(bytes, previous).await
+        }
+        fn progress(&mut self, _: u64, _: Option<u64>) {}
+    }
+    // More than the first memory where the size is not announced.
+    let file: Vec<u8> = (0..4_400_000).map(|at| (at / 7) as u8).collect();
+    let limits = Limits {
+        floor: Floor {
+            bytes: file.len() as u64,
+            ..Floor::default()
+        },
+        ..Limits::default()
+    };
+    let ended = attacked_into(
+        Sizes::default(),
+        limits,
+        &[SERVER],
+        narrow(&file, 1500),
+        |stack| Unhurried(room(stack)),
+    );
+    assert!(ended.bytes() == file);
+    assert!(ended.micros > 70 * SECOND, "{} us", ended.micros);
 }
 
 #[test]
@@ -556,6 +606,53 @@ fn a_block_in_doubt_counts_from_when_it_came() {
     // Three round trips later.
     let waited = second - first;
     assert!((115_000..140_000).contains(&waited), "{acknowledged:?}");
+}
+
+/// What is lost behind the first block is missed by what that has told of the way, however long the server took for its options.
+#[test]
+fn the_first_block_tells_the_round_trip() {
+    let mut acknowledged = Vec::new();
+    let ended = attacked(|query| match Packet::parse(&query.payload) {
+        Ok(Packet::Rrq(_)) => {
+            let granted = answer(query, oack(&[("windowsize", "4")]));
+            vec![after(granted, 500_000)]
+        }
+        Ok(Packet::Ack { block }) => {
+            acknowledged.push(query.micros);
+            let (len, micros) = if block == 0 { (512, 60_000) } else { (7, 0) };
+            vec![after(answer(query, data(block + 1, len)), micros)]
+        }
+        _ => vec![],
+    });
+    assert_eq!(ended.bytes().len(), 519);
+    // The block's way, and three round trips.
+    let waited = acknowledged[1] - acknowledged[0];
+    assert!((240_000..250_000).contains(&waited), "{acknowledged:?}");
+}
+
+/// The server repeats its options, as the acknowledgement was lost: the first block may answer either of two, and tells nothing.
+#[test]
+fn a_block_after_repeated_options_tells_no_round_trip() {
+    let mut acknowledged = Vec::new();
+    let ended = attacked(|query| {
+        let granted = oack(&[("windowsize", "4"), ("slide", "2")]);
+        match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) => vec![answer(query, granted)],
+            Ok(Packet::Ack { block }) => {
+                acknowledged.push(query.micros);
+                match acknowledged.len() {
+                    1 => vec![after(answer(query, granted), 900_000)],
+                    2 => vec![after(answer(query, data(1, 512)), 10_000)],
+                    _ => vec![answer(query, data(block + 1, 7))],
+                }
+            }
+            _ => vec![],
+        }
+    });
+    assert_eq!(ended.bytes().len(), 519);
+    // The first time-out.
+    let waited = acknowledged[2] - acknowledged[1];
+    assert!((1_000_000..1_100_000).contains(&waited), "{acknowledged:?}");
 }
 
 #[test]
@@ -933,6 +1030,49 @@ fn a_server_that_is_away_is_waited_for_with_patience() {
     });
     assert!(ended.error().contains("none"), "{}", ended.error());
     assert!(ended.micros < SECOND, "{} us", ended.micros);
+}
+
+/// A server that serves twice as much of the file as before is waited for anew. One that serves as much each time is not.
+#[test]
+fn patience_begins_anew_when_the_file_gets_on() {
+    let file: Vec<u8> = (0..250_000).map(|at| (at / 7) as u8).collect();
+    let limits = Limits {
+        patience: Duration::from_secs(60),
+        ..Limits::default()
+    };
+    // It begins to serve at these seconds, and falls silent behind so many blocks.
+    let (mut transfers, mut blocks) = (0, 0);
+    let ended = attacked_within(limits, &[SERVER], |query| {
+        match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) => {
+                let (second, most) = [(0, 200), (30, 450), (85, u16::MAX)][transfers];
+                if query.micros < second * SECOND {
+                    return vec![query.refused()];
+                }
+                transfers += 1;
+                blocks = most;
+                vec![answer(query, data_of(&file, 1))]
+            }
+            Ok(Packet::Ack { block }) if block < blocks => {
+                vec![answer(query, data_of(&file, block + 1))]
+            }
+            _ => vec![],
+        }
+    });
+    assert_eq!(ended.bytes(), file);
+    assert!(ended.micros > 85 * SECOND, "{} us", ended.micros);
+    let ended = attacked_within(limits, &[SERVER], |query| {
+        match Packet::parse(&query.payload) {
+            Ok(Packet::Rrq(_)) => vec![answer(query, data_of(&file, 1))],
+            Ok(Packet::Ack { block }) if block < 200 => {
+                vec![answer(query, data_of(&file, block + 1))]
+            }
+            _ => vec![],
+        }
+    });
+    assert!(ended.error().contains("fell silent"), "{}", ended.error());
+    // Three attempts of 10 s, the patience, and one more.
+    assert!(ended.micros < 115 * SECOND, "{} us", ended.micros);
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn where_no_fragment_arrives_blocks_are_short() {
     assert!(outcome.micros < 5_000_000, "{} us", outcome.micros);
 }
 
-/// A block takes half a second, longer than a block in a frame is waited for.
+/// A block takes half a second, and the next is waited for three times as long as the first took.
 #[test]
 fn a_slow_line_brings_the_file_all_the_same() {
     let script = TftpServerScript {

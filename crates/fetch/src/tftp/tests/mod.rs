@@ -4,7 +4,6 @@ mod attacks;
 mod held;
 mod long;
 
-use super::transfer::Trial;
 use super::*;
 use crate::destination::DestinationError;
 use crate::testing;
@@ -930,9 +929,10 @@ fn a_late_window_is_not_waited_for_long() {
 
 /// A file over a fast wire, to a NIC that is sure of 8 receive buffers, hopes for 64, has so many, and is looked at when more than
 /// 30 frames may have come.
-fn hoping(buffers: usize, slides: bool) -> Outcome {
+fn hoping(buffers: usize, slides: bool, latency_micros: u32) -> Outcome {
     let wire = LinkConfig {
         bits_per_second: 10_000_000_000,
+        latency_micros,
         ..LinkConfig::default()
     };
     let script = TftpServerScript {
@@ -950,17 +950,28 @@ fn hoping(buffers: usize, slides: bool) -> Outcome {
 #[test]
 fn receive_buffers_that_are_hoped_for_are_used_when_they_are_there() {
     for slides in [false, true] {
-        let outcome = hoping(80, slides);
+        let outcome = hoping(80, slides, 50);
         let log = outcome.log.borrow();
         assert_eq!(log.requests, 1);
         assert!(outcome.micros < 20_000, "{} us", outcome.micros);
     }
 }
 
+/// The next window comes a round trip later, and that is no loss.
+#[test]
+fn receive_buffers_that_are_hoped_for_are_used_over_a_long_way() {
+    for slides in [false, true] {
+        let outcome = hoping(80, slides, 60_000);
+        let log = outcome.log.borrow();
+        assert_eq!((log.requests, log.errors.len()), (1, 0));
+        assert_eq!(outcome.result.as_ref().unwrap().retransmissions, 0);
+    }
+}
+
 #[test]
 fn receive_buffers_that_are_not_there_cost_one_more_request() {
     for slides in [false, true] {
-        let outcome = hoping(9, slides);
+        let outcome = hoping(9, slides, 50);
         let log = outcome.log.borrow();
         assert_eq!(log.requests, 2);
         // Afterwards no more is lost than what is left of the first transfer pushes out.
@@ -1146,25 +1157,23 @@ fn a_gap_after_a_multiple_is_told_from_the_multiple() {
 }
 
 #[test]
-fn a_window_on_trial_is_not_waited_for_long() {
+fn three_round_trips_are_waited_for_on_trial_too() {
     let mut transfer = midway();
-    transfer.round_trip = Some(Duration::from_millis(200));
-    let trial = || {
-        Some(Trial {
-            end: 32,
-            retransmissions: 0,
-            short: true,
-        })
-    };
-    for (next, trial, millis) in [
-        (1, None, 600),
-        (5, None, 600),
-        // Before the first block it is the server that is waited for.
-        (1, trial(), 600),
-        (5, trial(), 100),
-    ] {
-        (transfer.next, transfer.trial) = (next, trial);
-        assert_eq!(transfer.timeout(), Duration::from_millis(millis), "{next}");
+    for unsure in [false, true] {
+        transfer.begin_trial(unsure);
+        for (round_trip, millis) in [
+            (None, 1000),
+            (Some(1), 100),
+            (Some(200), 600),
+            (Some(2000), 4000),
+        ] {
+            transfer.round_trip = round_trip.map(Duration::from_millis);
+            for next in [1, 5] {
+                transfer.next = next;
+                let timeout = transfer.timeout();
+                assert_eq!(timeout, Duration::from_millis(millis), "{next}");
+            }
+        }
     }
 }
 
