@@ -8,7 +8,7 @@ help:
 	@echo "make build   dist/wireboot.efi (the network boot program), dist/doctor.efi (examines the machine), dist/recorder.efi (its driver), dist/wireboot (the host command)"
 	@echo "make boot    build, then boot a virtual machine over the network       (wireboot lab boot)"
 	@echo "make bench   build, then measure wireboot beside other network boots   (wireboot lab bench)"
-	@echo "make results build, then measure every figure of the documents (hours), ARGS=\"bench-ipv4\" for one"
+	@echo "make results build, then measure most figures of the documents (hours, as root), ARGS=\"bench-ipv4\" for one"
 	@echo "make doctor  build, then measure where the seconds of a network boot go, stock firmware and wireboot, all into docs/results (hours)"
 	@echo "make soak    build, start the server ten times beside others, then boot 200 times, with a fault each (wireboot lab soak)"
 	@echo "make test    every gate and test, whole boots included; ends with a table"

@@ -1,6 +1,6 @@
 //! Debian packages: which command needs which, and installing those that are missing.
 
-use crate::shell;
+use crate::shell::{self, as_root};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
@@ -146,17 +146,6 @@ fn missing<'a>(packages: &[&'a str]) -> Vec<&'a str> {
     missing.sort_unstable();
     missing.dedup();
     missing
-}
-
-/// The command, through sudo where the user is not root.
-fn as_root(program: &str) -> Command {
-    let is_root = shell::output(Command::new("id").arg("-u")).is_ok_and(|id| id == "0");
-    if is_root {
-        return shell::command(program);
-    }
-    let mut command = shell::command("sudo");
-    command.args(["--preserve-env=DEBIAN_FRONTEND", program]);
-    command
 }
 
 /// Debian's way to say that packages may be installed but their services not started: a policy-rc.d that answers 101.

@@ -168,11 +168,16 @@ pub(crate) fn boot(arguments: &[String]) -> Result<()> {
     lab("boot", arguments)
 }
 
-/// Builds, then measures wireboot beside other network boots.
+/// Builds, then measures wireboot beside other network boots, which needs root for tcpdump.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     apt::ensure(&[apt::BOOT, apt::BENCH].concat())?;
     programs()?;
-    lab("bench", arguments)
+    let wireboot = shell::root().join("dist/wireboot");
+    shell::run(
+        shell::as_root(wireboot)
+            .args(["lab", "bench"])
+            .args(arguments),
+    )
 }
 
 /// Runs a command of `wireboot lab`.

@@ -59,7 +59,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Build, then measure every figure of the documents anew, into docs/results (hours)
+    /// Build, then measure most figures of the documents anew, into docs/results (hours, as root)
     Results {
         /// Only measurements whose names contain one of these words
         only: Vec<String>,

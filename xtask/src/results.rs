@@ -3,7 +3,7 @@
 mod contents;
 
 use crate::{apt, build, shell};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::fmt;
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -267,6 +267,10 @@ fn wanted(words: &[String]) -> Result<Vec<&'static Measurement>> {
 /// Measures what the words mean. One that fails does not stop the others.
 pub(crate) fn run(only: &[String]) -> Result<()> {
     let wanted = wanted(only)?;
+    ensure!(
+        shell::is_root(),
+        "most measurements need root: `sudo make results`"
+    );
     apt::ensure(apt::COUNTING)?;
     if wanted
         .iter()

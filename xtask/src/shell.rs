@@ -44,6 +44,23 @@ pub(crate) fn command(program: impl Into<OsString>) -> Command {
     command
 }
 
+/// Whether the user is root.
+pub(crate) fn is_root() -> bool {
+    output(Command::new("id").arg("-u")).is_ok_and(|id| id == "0")
+}
+
+/// A command in the root of the tree, through sudo where the user is not root. Of the environment, it has `DEBIAN_FRONTEND`.
+pub(crate) fn as_root(program: impl Into<OsString>) -> Command {
+    if is_root() {
+        return command(program);
+    }
+    let mut command = command("sudo");
+    command
+        .arg("--preserve-env=DEBIAN_FRONTEND")
+        .arg(program.into());
+    command
+}
+
 /// The cargo that runs xtask.
 pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -26,7 +26,7 @@ pub enum Error {
     NoLink(String),
     /// We were booted over an interface that the wanted driver does not drive.
     #[error(
-        "the firmware booted over {0}, for which there is no such driver as the setting nic asks for; leave it out"
+        "the firmware booted over {0}; the driver that the setting nic asks for does not drive it: leave the setting out"
     )]
     Unsupported(String),
     /// The firmware's driver does not let go.
@@ -67,7 +67,7 @@ pub enum Error {
     NotKilled(usize),
     /// Our own load options are wrong.
     #[error(
-        "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, floor=KIB, patience=SECONDS, network=firmware or wireboot, near-end=0 or 1, report=URL, then the URL, then the program's arguments",
+        "load option {0:?} is not understood: processors=N, nic={names}, vlan=1 to vlan=4094, card=plain or ask, floor=KIB, patience=SECONDS, network=firmware or wireboot, near-end=0 or 1, report=URL, then the URL, then the program's arguments",
         names = Driver::NAMES
     )]
     Setting(String),

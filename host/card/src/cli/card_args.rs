@@ -38,8 +38,8 @@ enum PlacementArgument {
 #[derive(Args, Clone, Debug)]
 pub struct CardArgs {
     /// What guests are offered, of what the card can: all, none, or a list of csum, guest_csum, guest_tso4, guest_tso6, guest_ecn, guest_ufo,
-    /// guest_uso4, guest_uso6, host_tso4, host_tso6, host_ecn, host_ufo, host_uso with commas between. `guest_*` is what may come to the guest in
-    /// large units, `host_*` what it may send so. What one needs comes with it
+    /// guest_uso4, guest_uso6, host_tso4, host_tso6, host_ecn, host_ufo, host_uso with commas between. `guest_*`: what may come to the guest in
+    /// large units; `host_*`: what it may send so. An offload that needs another brings it along
     #[arg(long, value_name = "LIST", default_value = "all")]
     offload: OffloadArgument,
     /// How frames are gathered for a driver that asks for chunks, as wireboot's does: frames=N, from 2 on, bytes=N, from 1514 to 1048576, and micros=N, up to

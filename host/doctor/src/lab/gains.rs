@@ -47,7 +47,7 @@ pub struct FaultsArgs {
     /// Each boot once, and only the faults that packets show
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Only find out whether each fault, and each of ten pairs, is named, and in which place
+    /// Only find out whether each fault, and each of eleven pairs, is named, and in which place
     #[arg(long, conflicts_with_all = ["rounds", "quick"])]
     named: bool,
     /// Only these faults

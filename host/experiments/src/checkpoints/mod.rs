@@ -29,9 +29,12 @@ use testbed::{BOOT_METHODS, BootMethod, CheckpointTestbed};
 
 /// Measure when the firmware starts what and ends, for the same Linux from a disk, over the network by stock firmware, and by wireboot
 ///
-/// recorder.efi makes the firmware's table of times (FPDT), which OVMF has not itself. All three boots are Debian 12's cloud kernel with a RAM disk of
-/// --size MiB: from a disk by GRUB; by the firmware's PXE, shim and GRUB, with TFTP; by wireboot.efi with HTTP. Both get all files from `wireboot serve`.
-/// Time1 is from reset to the choice of the boot option, Time2 from there to the end of boot services, as Intel's paper of 2014 has them.
+/// recorder.efi makes the firmware's table of times (FPDT), which OVMF has not
+/// itself. All three boots are Debian 12's cloud kernel with a RAM disk of
+/// --size MiB: from a disk by GRUB; by the firmware's PXE, shim and GRUB, with
+/// TFTP; by wireboot.efi with HTTP. The two over the network get all files from
+/// `wireboot serve`. Time1 is from reset to the choice of the boot option, Time2
+/// from there to the end of boot services, as Intel's paper of 2014 has them.
 #[derive(Clone, Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct CheckpointsArgs {

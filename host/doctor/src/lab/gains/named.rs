@@ -54,7 +54,7 @@ const SLOW_CONSOLE: (Fault, &[&str]) = (Fault::SlowConsole, &["slow-console"]);
 const RECEIVERS: (Fault, &[&str]) = (Fault::Receivers, &["receivers"]);
 const DEBUG_BUILD: (Fault, &[&str]) = (Fault::DebugBuild, &["debug-build"]);
 
-/// Each kind of fault, ten pairs, and none.
+/// Each kind of fault, eleven pairs, and none.
 const CASES: [Case; 38] = [
     packets(&[]),
     packets(&[STP]),
