@@ -47,6 +47,8 @@ pub const NEIGHBORS: usize = 8;
 const DATAGRAMS: usize = 256;
 /// How long the link may take to have room for a frame.
 const SENDING: Duration = Duration::from_secs(3);
+/// Frames that are heard before the time is looked at.
+const FRAMES: usize = 256;
 /// How often a caller who waits is asked whether to go on.
 const ASK: Duration = Duration::from_millis(100);
 
@@ -211,8 +213,10 @@ impl Host {
                 ones as u8
             }
         };
+        let is_none = address.is_some_and(|address| address.is_unspecified());
         let address = address.unwrap_or(self.address);
-        if address.is_multicast()
+        if is_none
+            || address.is_multicast()
             || address.is_loopback()
             || address == IpAddr::V4(Ipv4Addr::BROADCAST)
         {
@@ -259,7 +263,11 @@ impl Host {
         let mut asked = port.now();
         loop {
             let now = port.now();
-            while let Some(frame) = port.receive() {
+            // As many as come, but a flood does not keep this from its end.
+            for _ in 0..FRAMES {
+                let Some(frame) = port.receive() else {
+                    break;
+                };
                 self.hear(&frame, now);
             }
             self.tell_groups(port, now);

@@ -191,10 +191,13 @@ impl Face<'_> {
         self.publish();
     }
 
-    /// Has the engine use the host's address too.
+    /// Has the engine use the host's address too, if that has one.
     fn use_address(&mut self) {
         let state = &mut *self.call.state;
         let (address, prefix_len) = state.host.address();
+        if address.is_unspecified() {
+            return;
+        }
         state
             .network
             .configure(address, prefix_len, state.host.router());

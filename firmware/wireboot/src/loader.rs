@@ -155,18 +155,19 @@ fn v4_settings(lease: &Lease) -> Settings {
     }
 }
 
-/// `lease` with an address and a router that a loader has set. Other routes belong to the address that DHCP has given with them.
+/// `lease` with an address and a router that a loader has set. Other routes, and DHCP's router, belong to the address that DHCP has given
+/// with them.
 fn with_address(lease: Option<&Lease>, address: Ipv4Cidr, router: Option<IpAddr>) -> Lease {
     let lease = lease.cloned();
     let mut lease = lease.unwrap_or_else(|| Lease::new(address, LeaseSource::Firmware));
     if lease.address.address() != address.address() {
         lease.routes.clear();
+        lease.router = None;
     }
     lease.address = address;
-    lease.router = match router {
-        Some(IpAddr::V4(router)) => Some(router),
-        _ => None,
-    };
+    if let Some(IpAddr::V4(router)) = router {
+        lease.router = Some(router);
+    }
     lease
 }
 
@@ -529,6 +530,9 @@ mod tests {
         // As a loader sets it that has asked the same server.
         let same = with_address(Some(&given), given.address, Some(SERVER.into()));
         assert_eq!(same, given);
+        // By SetStationIp, which tells no router.
+        assert_eq!(with_address(Some(&given), given.address, None), given);
+        assert_eq!(with_address(Some(&given), own, None).router, None);
         let alone = with_address(None, own, None);
         assert_eq!(alone, Lease::new(own, LeaseSource::Firmware));
     }

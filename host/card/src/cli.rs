@@ -14,10 +14,10 @@ mod socket_place;
 mod wire;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use wireboot_server::cli::{ReportsFolder, confine_card, say_what_is_served, watch_what_is_served};
@@ -47,6 +47,7 @@ const MEMORY_MIB: u32 = 1024;
 /// Make a tap, start the card, then the machine:
 ///
 ///   ip tuntap add dev vm0 mode tap vnet_hdr user $USER
+///   ip link set vm0 up
 ///   wireboot nic run --socket $XDG_RUNTIME_DIR/card --wire tap=vm0
 ///   qemu-system-x86_64 $(wireboot nic args --socket $XDG_RUNTIME_DIR/card) ...
 #[derive(Subcommand, Clone, Debug)]
@@ -203,7 +204,22 @@ fn print_tables(arguments: &TableArgs) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a socket with what only a card with a wire of its own takes behind the path.
+fn is_path_alone(socket: &Path) -> Result<()> {
+    let text = socket.display().to_string();
+    let options = ["queues=", "mac=", "mtu="];
+    let is_option = |part: &str| options.iter().any(|name| part.starts_with(name));
+    ensure!(
+        !text.split(',').skip(1).any(is_option),
+        "--socket {text}: `nic serve` takes a path alone; queues=, mac= and mtu= are of `nic run --wire serve=DIR` and `nic args`"
+    );
+    Ok(())
+}
+
 fn serve(arguments: &ServeArgs) -> Result<()> {
+    for socket in &arguments.socket {
+        is_path_alone(socket)?;
+    }
     let places = match &arguments.socket[..] {
         [] => vec![SocketPlace::usual()?],
         wanted => wanted
@@ -211,6 +227,9 @@ fn serve(arguments: &ServeArgs) -> Result<()> {
             .map(|path| SocketPlace::at(path))
             .collect::<Result<_>>()?,
     };
+    for place in &places {
+        arguments::plain_name(place.path())?;
+    }
     let sockets: Vec<_> = places
         .iter()
         .map(|place| SocketArgument::one_pair(place.path()))

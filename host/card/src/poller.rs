@@ -186,6 +186,7 @@ struct Work {
     waker: Waker,
     pairs: Vec<Pair>,
     memory: Option<Mapping>,
+    /// The zero of the clock that cards and wires have.
     begun: Instant,
     patience: Patience,
     waits: u64,
@@ -197,7 +198,11 @@ impl Work {
         loop {
             // Nothing is to be done without a queue, and a wire without a guest is not read.
             let command = if self.pairs.iter().all(Pair::is_idle) {
-                self.commands.recv().map_err(|_| TryRecvError::Disconnected)
+                let idle = Instant::now();
+                let command = self.commands.recv();
+                // The clock of the wires stands still meanwhile: a machine that is paused loses no transfer.
+                self.begun += idle.elapsed();
+                command.map_err(|_| TryRecvError::Disconnected)
             } else {
                 self.commands.try_recv()
             };

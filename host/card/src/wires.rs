@@ -13,6 +13,7 @@ pub(crate) mod testing;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use wireboot_card::{Received, Span, Unit, Wire, feature};
 
 use crate::memory::Mapping;
@@ -21,6 +22,9 @@ pub(crate) use packet::Packet;
 pub(crate) use server::ServerWire;
 pub(crate) use switch::{PortPlan, SwitchPort, switch};
 pub(crate) use tap::Tap;
+
+/// Units that are thrown away at once, at most: who sends without end holds up no guest.
+const STALE: usize = 4096;
 
 /// One of the wires.
 pub(crate) enum HostWire {
@@ -59,12 +63,15 @@ impl HostWire {
         }
     }
 
-    /// The guest's driver begins anew.
+    /// The guest's driver begins anew. What came before, it does not get: it may be another machine's.
     pub(crate) fn restart(&mut self) {
         match self {
             Self::Server(server) => server.restart(),
             Self::Switch(port) => port.restart(),
-            Self::None | Self::Tap(_) | Self::Packet(_) | Self::Dgram(_) => {}
+            Self::Tap(tap) => tap.restart(),
+            Self::Packet(socket) => socket.restart(),
+            Self::Dgram(socket) => socket.restart(),
+            Self::None => {}
         }
     }
 
@@ -83,6 +90,18 @@ impl HostWire {
             _ => {}
         }
     }
+}
+
+/// Reads units that the kernel has kept, and throws them away. The error at which it ends.
+fn throw_away(file: BorrowedFd<'_>, aside: &mut [u8]) -> Option<Errno> {
+    for _ in 0..STALE {
+        match rustix::io::read(file, &mut *aside) {
+            // Behind these more may follow.
+            Ok(_) | Err(Errno::INVAL | Errno::INTR | Errno::CONNRESET) => {}
+            Err(error) => return Some(error),
+        }
+    }
+    None
 }
 
 impl Wire<Mapping> for HostWire {

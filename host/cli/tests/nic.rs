@@ -449,6 +449,32 @@ fn what_cannot_be_served_is_told() {
 }
 
 #[test]
+fn a_socket_that_is_no_path_alone_is_refused_before_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("wireboot.efi"), "MZ").unwrap();
+    for (name, text) in [
+        (
+            "card,mac=52:54:00:12:34:56",
+            "`nic serve` takes a path alone; queues=, mac= and mtu= are of `nic run --wire serve=DIR` and `nic args`",
+        ),
+        ("card,queues=2", "`nic serve` takes a path alone"),
+        ("a card", "without spaces, commas and quotes"),
+        ("card,x", "without spaces, commas and quotes"),
+    ] {
+        let mut command = wireboot(&["serve"]);
+        command.arg(&dir);
+        command.arg("--socket").arg(folder.path().join(name));
+        let output = command.output().unwrap();
+        refused(&output, 1, text);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!errors.contains("waiting for a monitor"), "{errors}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
+    }
+}
+
+#[test]
 fn arguments_name_the_socket_in_full() {
     let output = wireboot(&["args", "--socket", "card"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

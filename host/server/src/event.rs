@@ -1,7 +1,8 @@
 //! What the server did, for people (a line on standard error) and for programs (JSON lines in a file).
 //!
 //! Much of it is said by clients. So a text holds no control character and is not long, and of each kind of event that clients can cause
-//! only so many are recorded in a time, of one client fewer than of all together; how many were not is told.
+//! only so many are recorded in a time, of one client fewer than of all together; how many were not is told. A machine on a link of its own
+//! may have many addresses: all its clients count as one.
 
 mod writer;
 
@@ -388,6 +389,8 @@ pub struct Events {
     budgets: Arc<Mutex<Budgets>>,
     /// Where events wait for the thread that writes them. As long as there is none, who records an event writes it.
     queue: Arc<OnceLock<Queue>>,
+    /// Whose events all are, for their number. `None`: each client's are its own.
+    machine: Option<String>,
 }
 
 impl Default for Events {
@@ -415,14 +418,23 @@ impl Events {
             outputs: Arc::new(Outputs::new(console, file)),
             budgets: Arc::default(),
             queue: Arc::default(),
+            machine: None,
         }
     }
 
-    /// Records an event, unless there are too many of its kind, or of its client.
+    /// The same outputs for what one machine causes: as many events as one client, whatever addresses it has.
+    #[must_use]
+    pub(crate) fn of_machine(mut self, machine: impl ToString) -> Self {
+        self.machine = Some(machine.to_string());
+        self
+    }
+
+    /// Records an event, unless there are too many of its kind, or of its client or machine.
     pub fn record(&self, event: Event) {
         let event = event.cleaned();
         let kind = event.event;
-        if kind != Kind::Server && !self.may_record(kind, &event.client, Instant::now()) {
+        let whose = self.machine.as_ref().unwrap_or(&event.client);
+        if kind != Kind::Server && !self.may_record(kind, whose, Instant::now()) {
             return;
         }
         if !self.pass_on(event) {

@@ -1,7 +1,8 @@
 //! Reports that machines send of themselves, a file each in a folder of their own.
 //!
 //! Anybody on the network can send some, so a report has to be one (`wireboot_report` reads it), and only so much is kept: of one client in a
-//! day, and in all. A file is written beside its name and then renamed, so that no reader sees half of it, and none is ever overwritten.
+//! day, and in all. A machine on a link of its own may have many addresses: it counts as one client. A file is written beside its name and
+//! then renamed, so that no reader sees half of it, and none is ever overwritten.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -128,28 +129,34 @@ struct ReportUsage {
     clients: HashMap<IpAddr, (SystemTime, u64)>,
 }
 
-/// Permission for a client to have one report in memory; given back when dropped.
+/// Permission to have one report in memory; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct UploadPermit {
     reports: Arc<Reports>,
-    client: IpAddr,
+    /// Whose it is: a client, or a machine with all its addresses.
+    owner: IpAddr,
 }
 
 impl UploadPermit {
-    /// Keeps the client's report, that came at `now`.
+    /// Keeps the report, that came from `client` at `now`.
     ///
     /// # Errors
-    /// As [`Reports::keep`].
-    pub(crate) fn keep(&self, bytes: &[u8], now: SystemTime) -> Result<String, Refusal> {
-        self.reports.keep(bytes, self.client, now)
+    /// As [`Reports::keep_for`].
+    pub(crate) fn keep(
+        &self,
+        bytes: &[u8],
+        client: IpAddr,
+        now: SystemTime,
+    ) -> Result<String, Refusal> {
+        self.reports.keep_for(self.owner, bytes, client, now)
     }
 }
 
 impl Drop for UploadPermit {
     fn drop(&mut self) {
         let permits = &mut self.reports.usage().permits;
-        permits.retain(|client| *client != self.client);
-        // Who waits may wait for this client's permit or for any.
+        permits.retain(|owner| *owner != self.owner);
+        // Who waits may wait for this owner's permit or for any.
         self.reports.free.notify_all();
     }
 }
@@ -217,24 +224,24 @@ impl Reports {
         self.permit_within(client, self.patience)
     }
 
-    /// The same without a wait.
+    /// A permit for a report of a machine on a link of its own, which `machine` stands for, without a wait.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] when others have all, or the client has one.
+    /// [`Refusal::Busy`] when others have all, or the machine has one.
     pub(crate) fn permit_at_once(
         self: &Arc<Self>,
-        client: IpAddr,
+        machine: IpAddr,
     ) -> Result<UploadPermit, Refusal> {
-        self.permit_within(client, Duration::ZERO)
+        self.permit_within(machine, Duration::ZERO)
     }
 
     fn permit_within(
         self: &Arc<Self>,
-        client: IpAddr,
+        owner: IpAddr,
         patience: Duration,
     ) -> Result<UploadPermit, Refusal> {
         let is_taken = |usage: &mut ReportUsage| {
-            usage.permits.len() >= AT_ONCE || usage.permits.contains(&client)
+            usage.permits.len() >= AT_ONCE || usage.permits.contains(&owner)
         };
         let waited = self
             .free
@@ -243,33 +250,39 @@ impl Reports {
         if timeout.timed_out() {
             return Err(Refusal::Busy);
         }
-        usage.permits.push(client);
+        usage.permits.push(owner);
         Ok(UploadPermit {
             reports: self.clone(),
-            client,
+            owner,
         })
     }
 
-    /// Keeps a report that came from `client` at `now`, byte for byte. Returns the file's name.
+    /// Keeps a report that came from `client` at `now`, byte for byte, and counts it as one of `owner`. Returns the file's name.
     ///
     /// # Errors
     /// [`Refusal`]; nothing is kept then.
-    fn keep(&self, bytes: &[u8], client: IpAddr, now: SystemTime) -> Result<String, Refusal> {
+    fn keep_for(
+        &self,
+        owner: IpAddr,
+        bytes: &[u8],
+        client: IpAddr,
+        now: SystemTime,
+    ) -> Result<String, Refusal> {
         let text = str::from_utf8(bytes).map_err(|_| Refusal::NoText)?;
         let report = Report::from_json(text)?;
         let length = counted(bytes.len() as u64);
-        self.admit(length, client, now)?;
+        self.admit(length, owner, now)?;
         // Disks are slow: others come in meanwhile.
         let written = self.write(bytes, &stem(&report, client, now));
         if written.is_err() {
-            self.usage().take_back(length, client);
+            self.usage().take_back(length, owner);
         }
         written
     }
 
-    /// Counts so many bytes in, if they can be kept.
-    fn admit(&self, length: u64, client: IpAddr, now: SystemTime) -> Result<(), Refusal> {
-        let admitted = self.usage().admit(length, client, now, self.limits);
+    /// Counts so many bytes of an owner in, if they can be kept.
+    fn admit(&self, length: u64, owner: IpAddr, now: SystemTime) -> Result<(), Refusal> {
+        let admitted = self.usage().admit(length, owner, now, self.limits);
         if !matches!(admitted, Err(Refusal::Full)) || !self.usage().may_look(Instant::now()) {
             return admitted;
         }
@@ -277,7 +290,7 @@ impl Reports {
         let (files, bytes) = kept(&self.folder)?;
         let mut usage = self.usage();
         (usage.files, usage.bytes) = (files, bytes);
-        usage.admit(length, client, now, self.limits)
+        usage.admit(length, owner, now, self.limits)
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
@@ -455,6 +468,13 @@ mod tests {
 
     const REPORT: &str = r#"{"schema":1,"machine":{"mac":"52:54:00:77:00:0A"}}"#;
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
+
+    impl Reports {
+        /// Keeps a report that counts as one of the client's own.
+        fn keep(&self, bytes: &[u8], client: IpAddr, now: SystemTime) -> Result<String, Refusal> {
+            self.keep_for(client, bytes, client, now)
+        }
+    }
 
     fn noon() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_608_000)

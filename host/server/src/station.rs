@@ -242,7 +242,8 @@ impl Station {
                 discovery: Discovery::new(MAC, LINK_LOCAL, advertisement),
                 answers: VecDeque::new(),
                 reports: None,
-                events,
+                // The machine may have any address of the network.
+                events: events.of_machine(address),
                 epoch: Instant::now(),
             },
             directory,
@@ -492,7 +493,10 @@ impl Station {
     fn step(&mut self, flow: Flow, now: Instant, longest: Longest) -> (FlowStep, Option<Partial>) {
         let (host, head) = (&mut self.host, &mut self.head);
         match flow {
-            Flow::Download(index) => self.downloads.step(index, host, head, now),
+            Flow::Download(index) => {
+                let directory = &self.directory;
+                self.downloads.step(index, host, directory, head, now)
+            }
             Flow::Exchange(index) => {
                 let directory = &self.directory;
                 self.exchanges
@@ -507,7 +511,8 @@ impl Station {
         let (now, why) = (self.host.epoch + now, why.to_string());
         match self.last.take() {
             Some((Flow::Download(index), _)) => {
-                self.downloads.fail(index, &mut self.host, &why, now);
+                let (host, directory) = (&mut self.host, &self.directory);
+                self.downloads.fail(index, host, directory, &why, now);
             }
             Some((Flow::Exchange(index), _)) => {
                 self.exchanges.fail(index, &mut self.host, &why, now);

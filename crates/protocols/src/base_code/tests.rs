@@ -46,6 +46,8 @@ struct Wire {
     /// What the neighbour sends all the time to who has spoken last.
     flood: Option<Vec<u8>>,
     spoken: Option<SocketAddr>,
+    /// A frame of which there is always another. Each takes a millisecond.
+    endless: Option<Vec<u8>>,
 }
 
 fn frame(kind: [u8; 2], payload: &[u8]) -> Vec<u8> {
@@ -206,6 +208,12 @@ impl Port for Wire {
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {
+        if let Some(frame) = &self.endless
+            && self.now < Instant::ZERO + Duration::from_secs(1000)
+        {
+            self.now += Duration::from_millis(1);
+            return Some(frame.clone());
+        }
         self.to_host.pop_front()
     }
 
@@ -511,6 +519,7 @@ fn stations_and_masks_that_cannot_be_are_refused() {
         (Some("224.0.0.1"), None),
         (Some("255.255.255.255"), None),
         (Some("127.0.0.1"), None),
+        (Some("0.0.0.0"), None),
         (None, Some("255.0.255.0")),
     ] {
         let refused = host.set_station(address.map(ip), mask.map(ip));
@@ -923,6 +932,14 @@ fn a_flood_of_strange_packets_ends_in_time() {
         let asked = wire.shown.iter().filter(|(received, _)| !received);
         assert_eq!(asked.count(), 5);
     }
+}
+
+#[test]
+fn frames_without_end_keep_no_call_from_its_end() {
+    let mut wire = Wire::new(&["10.0.0.9"]);
+    wire.endless = Some(frame([0x88, 0xb5], &[0; 46]));
+    assert_eq!(read(&mut wire, &BOOT, None).0, Err(Refusal::Timeout));
+    assert!(wire.now < Instant::ZERO + Duration::from_secs(500));
 }
 
 #[test]
@@ -2251,6 +2268,7 @@ fn stations_and_masks_of_ipv6_are_checked_too() {
     for (address, mask) in [
         (Some("ff02::1"), None),
         (Some("::1"), None),
+        (Some("::"), None),
         (None, Some("ffff::1")),
     ] {
         let refused = host.set_station(address.map(ip), mask.map(ip));

@@ -459,6 +459,9 @@ fn what_cannot_be_done_here_goes_to_the_wire_as_it_is() {
     loader.send_bytes(tftp::PORT, b"\0\x01file\0octet");
     let count = loader.world.borrow().sent.len();
     assert_eq!(count, 6);
+    loader.ask("tftp://10.9.9.9/file", "octet", &grub());
+    assert_eq!(loader.world.borrow_mut().sent.pop().map(|_| ()), Some(()));
+    assert_eq!(loader.world.borrow().sent.len(), count);
     assert!(loader.world.borrow().opened.is_empty());
     // No memory, told at once or later.
     loader.world.borrow_mut().full = true;

@@ -165,7 +165,11 @@ impl Network for Fake {
         !self.0.borrow().cut
     }
 
-    fn configure(&mut self, _: IpAddr, _: u8, _: Option<IpAddr>) {}
+    fn configure(&mut self, address: IpAddr, _: u8, _: Option<IpAddr>) {
+        if address.is_unspecified() {
+            firmware::fault("the engine's address is taken away");
+        }
+    }
 
     fn hold_as_driver(&mut self) -> Result<Option<Handle>, Status> {
         Ok(None)

@@ -7,17 +7,11 @@ use anyhow::{Context, Result, ensure};
 use super::Monitor;
 use super::socket::{SocketArgument, USUAL_MTU};
 
-/// What attaches a machine with so much memory to the card, whose socket has this absolute path.
+/// The name of a socket as monitors take it.
 ///
 /// # Errors
-/// When the socket's name is one that a monitor does not take.
-pub(super) fn text(
-    monitor: Monitor,
-    path: &Path,
-    argument: &SocketArgument,
-    memory_mib: u32,
-) -> Result<String> {
-    let queues = argument.queues;
+/// When it is one that they do not take.
+pub(super) fn plain_name(path: &Path) -> Result<&str> {
     let socket = path
         .to_str()
         .context("the socket's name is no UTF-8: monitors do not take it")?;
@@ -26,6 +20,21 @@ pub(super) fn text(
         plain,
         "{socket:?}: choose a socket without spaces, commas and quotes in its name"
     );
+    Ok(socket)
+}
+
+/// What attaches a machine with so much memory to the card, whose socket has this absolute path.
+///
+/// # Errors
+/// When the socket's name is one that a monitor does not take, or so many queues are.
+pub(super) fn text(
+    monitor: Monitor,
+    path: &Path,
+    argument: &SocketArgument,
+    memory_mib: u32,
+) -> Result<String> {
+    let queues = argument.queues;
+    let socket = plain_name(path)?;
     // What is left out where there is one pair.
     let several = |text: String| if queues > 1 { text } else { String::new() };
     // What is left out where nobody has said it.
@@ -59,13 +68,15 @@ pub(super) fn text(
             with_mtu("  <mtu size='", "'/>\n"),
         ),
         Monitor::CloudHypervisor => {
-            // It counts both queues of a pair, and wants as many processors as pairs.
-            let queues_alone = 2 * queues;
+            // It takes the number of pairs that the card tells for one of queues, and attaches no machine.
+            ensure!(
+                queues == 1,
+                "Cloud Hypervisor attaches a machine by one pair of queues only: it counts queues where a card tells pairs; leave out queues={queues}"
+            );
             format!(
-                "--memory size={memory_mib}M,shared=on --net vhost_user=true,socket={socket}{}{}{}",
+                "--memory size={memory_mib}M,shared=on --net vhost_user=true,socket={socket}{}{}",
                 with_mac(",mac=", ""),
                 with_mtu(",mtu=", ""),
-                several(format!(",num_queues={queues_alone} --cpus boot={queues}")),
             )
         }
     })
@@ -114,10 +125,10 @@ mod tests {
 
     #[test]
     fn each_monitor_is_told_what_is_not_usual() {
-        let options = ",queues=4,mac=52:54:00:12:34:56,mtu=9000";
-        for (monitor, words) in [
+        for (monitor, queues, words) in [
             (
                 Monitor::Qemu,
+                ",queues=4",
                 &[
                     "chardev=card,queues=4 ",
                     ",mq=on,",
@@ -127,6 +138,7 @@ mod tests {
             ),
             (
                 Monitor::Libvirt,
+                ",queues=4",
                 &[
                     "<driver queues='4'/>",
                     "<mac address='52:54:00:12:34:56'/>",
@@ -135,16 +147,13 @@ mod tests {
             ),
             (
                 Monitor::CloudHypervisor,
-                &[
-                    ",mac=52:54:00:12:34:56",
-                    ",mtu=9000,",
-                    "num_queues=8",
-                    "boot=4",
-                ],
+                "",
+                &[",mac=52:54:00:12:34:56", ",mtu=9000"],
             ),
         ] {
+            let options = format!("{queues},mac=52:54:00:12:34:56,mtu=9000");
             let (all, plain) = (
-                text_for(monitor, "/run/card", options).unwrap(),
+                text_for(monitor, "/run/card", &options).unwrap(),
                 text_for(monitor, "/run/card", "").unwrap(),
             );
             for word in words {
@@ -152,6 +161,14 @@ mod tests {
                 assert!(!plain.contains(word), "{word} in {plain}");
             }
         }
+    }
+
+    #[test]
+    fn several_pairs_for_a_monitor_that_counts_queues_are_refused() {
+        let text = |options| text_for(Monitor::CloudHypervisor, "/run/card", options);
+        let error = text(",queues=2").unwrap_err().to_string();
+        assert!(error.contains("leave out queues=2"), "{error}");
+        assert!(text(",queues=1").is_ok());
     }
 
     #[test]

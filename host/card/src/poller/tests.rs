@@ -490,6 +490,8 @@ fn what_waits_for_a_receive_queue_is_forgotten_when_it_is_stopped() {
     };
     guest.start_pair(queue, 0);
     guest.send();
+    // What comes before it has started is thrown away.
+    guest.poller.statistics().unwrap();
     sender.send_to(&[0; 60], &local).unwrap();
     let begun = Instant::now();
     let program = |guest: &Guest| guest.poller.statistics().unwrap().program.unwrap();
@@ -498,6 +500,31 @@ fn what_waits_for_a_receive_queue_is_forgotten_when_it_is_stopped() {
     }
     guest.handle.stop(queue);
     assert_eq!(program(&guest).forgotten, 1);
+}
+
+/// A frame that a program delays comes as much later as the machine was paused.
+#[test]
+fn the_clock_stands_still_while_no_queue_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let [local, remote] = ["local", "remote"].map(|name| folder.path().join(name));
+    let wire = HostWire::Dgram(Dgram::open(&local, &remote, 1500).unwrap());
+    let receiver = UnixDatagram::bind(&remote).unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    let program = program(Hook::Guest, "stw [r1+16], 300000\nmov r0, 0\nexit");
+    let filter = Filter::new(wire, Some(program), PairOf::ONLY);
+    let mut guest = Guest::before(vec![DataPath::new(filter, Pace::default(), None)], 0);
+    guest.start(0);
+    let begun = Instant::now();
+    guest.send();
+    guest.sent();
+    let base = guest.handle.stop(TRANSMIT);
+    std::thread::sleep(Duration::from_millis(600));
+    guest.start(base);
+    receiver.recv(&mut [0; 100]).unwrap();
+    // Less a little, for a thread that had to wait for a processor.
+    let (took, least) = (begun.elapsed(), Duration::from_millis(800));
+    assert!(took >= least, "{took:?}");
+    guest.handle.stop(TRANSMIT);
 }
 
 /// A program that fails on the third frame. Its guest's queue is stopped, and works when it is started anew.

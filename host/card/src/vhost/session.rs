@@ -188,6 +188,15 @@ impl<R: Rings> Session<R> {
         self.features != 0 && self.memory.is_empty()
     }
 
+    /// The protocol features. Cloud Hypervisor counts queues where QEMU counts pairs: with one pair it is told no number, and takes two queues.
+    fn protocol_offered(&self) -> u64 {
+        if self.rings.len() > 2 {
+            MULTI_QUEUE | REPLY_ACK
+        } else {
+            REPLY_ACK
+        }
+    }
+
     /// Does what the message says. The answer is none where the message has none, and the monitor did not ask.
     ///
     /// # Errors
@@ -206,7 +215,7 @@ impl<R: Rings> Session<R> {
                 return Ok(Reply::Number(self.offered));
             }
             Request::GetProtocolFeatures => {
-                return Ok(Reply::Number(MULTI_QUEUE | REPLY_ACK));
+                return Ok(Reply::Number(self.protocol_offered()));
             }
             Request::GetQueueNumber => return Ok(Reply::Number(self.rings.len() as u64 / 2)),
             Request::SetOwner => {}
@@ -225,7 +234,7 @@ impl<R: Rings> Session<R> {
                 self.start_all()?;
             }
             Request::SetProtocolFeatures(features) => {
-                if features & !(MULTI_QUEUE | REPLY_ACK) != 0 {
+                if features & !self.protocol_offered() != 0 {
                     return Err(SessionError::Features(features));
                 }
                 self.protocol_features = Some(features);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use wireboot_card::{Header, Received, Span, Unit};
 
+use super::throw_away;
 use crate::listener::for_this_user;
 use crate::memory::{Mapping, few};
 
@@ -118,6 +119,11 @@ impl Dgram {
         head.copy_from_slice(unit.head);
         memory.gather(unit.spans, rest).map_err(|_| outside())?;
         self.socket.send(frame)
+    }
+
+    /// What came before is nobody's.
+    pub(super) fn restart(&mut self) {
+        throw_away(self.socket.as_fd(), &mut self.aside);
     }
 
     pub(super) fn receive(&mut self, memory: &Mapping, room: &[Span]) -> Received {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use libc::{SIOCGIFMTU, c_ulong, c_void};
+use libc::{IFF_UP, SIOCGIFFLAGS, SIOCGIFMTU, c_int, c_ulong, c_void};
 use rustix::net::{AddressFamily, SocketType, socket};
 
 /// Whether an interface can have this name.
@@ -42,4 +42,15 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
     // SAFETY: that is the field that the request fills; it is a number in any case.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether somebody has set the interface up.
+pub(super) fn is_up(name: &str) -> io::Result<bool> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut request = request(name);
+    let argument = (&raw mut request).cast();
+    call(socket.as_raw_fd(), SIOCGIFFLAGS as c_ulong, argument)?;
+    // SAFETY: that is the field that the request fills; it is a number in any case.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok(c_int::from(flags) & IFF_UP != 0)
 }

@@ -16,7 +16,7 @@ use wireboot_card::{
     GsoFrames, Header, LONGEST_UNIT, MAX_HEAD, MAX_RING, Received, Span, Unit, feature,
 };
 
-use super::{headed, interface};
+use super::{headed, interface, throw_away};
 use crate::memory::{Control, Mapping, few, part};
 use crate::say::say;
 
@@ -142,6 +142,17 @@ impl Packet {
                 self.name
             );
             self.link = Link::Told;
+        }
+    }
+
+    /// What came before is nobody's.
+    pub(super) fn restart(&mut self) {
+        self.frames.clear();
+        // An error that waits comes before the frames.
+        for _ in 0..2 {
+            if let Some(error) = throw_away(self.socket.as_fd(), &mut self.aside) {
+                self.failed(&error.into());
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use wireboot_card::{GuestMemory, Header, LONGEST_UNIT, Received, Span, Unit, feature};
 
-use super::{headed, interface};
+use super::{headed, interface, throw_away};
 use crate::memory::{Mapping, few};
 use crate::say::say;
 
@@ -28,7 +28,9 @@ const BUSY: Duration = Duration::from_secs(2);
 /// Why a tap cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TapError {
-    #[error("there is no interface {0}: `ip tuntap add dev {0} mode tap vnet_hdr` makes one")]
+    #[error(
+        "there is no interface {0}: `ip tuntap add dev {0} mode tap vnet_hdr && ip link set {0} up` makes one"
+    )]
     Missing(String),
     #[error("{0:?} is no name of an interface: 1 to 15 bytes without a slash")]
     Name(String),
@@ -60,6 +62,7 @@ pub(crate) struct Tap {
     /// Where the end of a frame goes that is too long, and frames in very many pieces.
     aside: Box<[u8]>,
     failure: Failure,
+    sending: Sending,
     receiving: Receiving,
 }
 
@@ -76,6 +79,16 @@ enum Receiving {
 enum Failure {
     None,
     New(io::Error),
+    Told,
+}
+
+/// What became of what the guest sent last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    Works,
+    /// And nobody has looked whether the interface is up.
+    Failed,
+    /// The interface is down, and the user has been told.
     Told,
 }
 
@@ -142,6 +155,7 @@ impl Tap {
             offloads: Self::OFFLOADS | if uso { Self::USO } else { 0 },
             aside: vec![0; LONGEST].into_boxed_slice(),
             failure: Failure::None,
+            sending: Sending::Works,
             receiving: Receiving::Always,
         })
     }
@@ -166,6 +180,23 @@ impl Tap {
             );
             self.failure = Failure::Told;
         }
+        if self.sending == Sending::Failed {
+            let is_down = interface::is_up(&self.name).is_ok_and(|up| !up);
+            self.sending = if is_down {
+                say!(
+                    "wireboot nic: {0} is down: nothing goes through it until `ip link set {0} up`",
+                    self.name
+                );
+                Sending::Told
+            } else {
+                Sending::Works
+            };
+        }
+    }
+
+    /// What came before is nobody's.
+    pub(super) fn restart(&mut self) {
+        throw_away(self.file.as_fd(), &mut self.aside);
     }
 
     /// Whether the guest receives by this queue.
@@ -187,7 +218,13 @@ impl Tap {
     }
 
     pub(super) fn send(&mut self, memory: &Mapping, unit: &Unit<'_>) -> bool {
-        headed::send(memory, self.file.as_fd(), unit, &mut self.aside)
+        let sent = headed::send(memory, self.file.as_fd(), unit, &mut self.aside);
+        if sent {
+            self.sending = Sending::Works;
+        } else if self.sending == Sending::Works {
+            self.sending = Sending::Failed;
+        }
+        sent
     }
 
     pub(super) fn receive(&mut self, memory: &Mapping, room: &[Span]) -> Received {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::head::{Head, Method};
 use super::response::Response;
@@ -80,20 +80,21 @@ pub(crate) fn late() -> Response {
     Response::refusal(Status::TIMEOUT, "the report did not come in time")
 }
 
-/// Keeps the report in `bytes` that `client` began to send at `began`, and tells of it.
+/// Keeps the report in `bytes`, which took so long to come from `client`, and tells of it.
 pub(crate) fn keep(
     permit: &UploadPermit,
     bytes: &[u8],
     client: IpAddr,
-    began: Instant,
+    took: Duration,
     events: &Events,
 ) -> Response {
-    match permit.keep(bytes, SystemTime::now()) {
+    let came = Instant::now();
+    match permit.keep(bytes, client, SystemTime::now()) {
         Ok(name) => {
             let event = Event::now(Kind::Report, client)
                 .file(&name)
                 .bytes(bytes.len() as u64)
-                .seconds(began.elapsed().as_secs_f64());
+                .seconds((took + came.elapsed()).as_secs_f64());
             events.record(event);
             Response::created(&name)
         }
@@ -144,7 +145,8 @@ impl Connection {
         }
         let body = std::mem::take(&mut self.buffer);
         let client = self.client.ip();
-        Ok(keep(permit, &body, client, began, &service.events))
+        let took = began.elapsed();
+        Ok(keep(permit, &body, client, took, &service.events))
     }
 
     /// Has the body in the buffer, and nothing else.

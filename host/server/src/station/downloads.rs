@@ -1,4 +1,7 @@
 //! Reads by TFTP: each a [`Sender`], whose blocks leave one by one.
+//!
+//! A client whose transfer goes on may start anew and ask from the same port. Its request then waits until the transfer has ended, which it
+//! does after a second without a word from the client.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +20,9 @@ use super::step::FlowStep;
 use super::{Cut, MTU, StationHost};
 use crate::directory::Directory;
 use crate::event::{Event, Kind};
-use crate::tftp::{Action, Sender, TftpAnswer, acknowledgement, agree, answer, events};
+use crate::tftp::{
+    ABANDONED_AFTER, Action, Sender, TftpAnswer, acknowledgement, agree, answer, events, is_read,
+};
 
 /// Transfers at a time.
 const MAX_TRANSFERS: usize = 64;
@@ -51,6 +56,16 @@ struct Download {
     parts: VecDeque<Part>,
     held: Option<Held>,
     began: Instant,
+    asked_anew: Option<AskedAnew>,
+}
+
+/// What came from a client's port though the client has answered. It may have started anew; or the request is forged, or late.
+#[derive(Debug)]
+struct AskedAnew {
+    from: Peer,
+    request: Vec<u8>,
+    /// When the first such request came.
+    since: Instant,
 }
 
 #[derive(Debug)]
@@ -94,6 +109,10 @@ impl Downloads {
         let is_it = |one: &&mut Download| one.ours == to && one.peer.address == from.address;
         if let Some(download) = self.all.iter_mut().find(is_it) {
             download.sender.receive(datagram, now);
+            // At its end, the client may have asked for its next file already.
+            if download.sender.end().is_none() {
+                download.asked_anew = None;
+            }
         }
     }
 
@@ -105,6 +124,9 @@ impl Downloads {
         datagram: &[u8],
         now: Instant,
     ) {
+        if is_read(datagram) && self.tell((from, to), datagram, now) {
+            return;
+        }
         let client = from.address.ip();
         let (request, content) = match answer(datagram, directory) {
             TftpAnswer::Serve(request, content) => (request, content),
@@ -116,11 +138,6 @@ impl Downloads {
             }
             TftpAnswer::Ignore => return,
         };
-        // A request repeated from the same port is for the transfer that already runs.
-        let is_it = |one: &Download| (one.peer.address, one.ours.ip()) == (from.address, to.ip());
-        if self.all.iter().any(is_it) {
-            return;
-        }
         if self.all.len() >= MAX_TRANSFERS && !self.revoke(host, now) {
             // It asks again.
             return;
@@ -143,7 +160,41 @@ impl Downloads {
             parts: [Part::File(content.clone(), 0..content.len())].into(),
             held: None,
             began: now,
+            asked_anew: None,
         });
+    }
+
+    /// Tells the client's transfer of a request from the same port. False when there is none. Before the client has answered, it only repeats
+    /// itself. The newest request counts.
+    fn tell(&mut self, (from, to): (Peer, SocketAddr), request: &[u8], now: Instant) -> bool {
+        let ends = (from.address, to.ip());
+        let is_it = |one: &&mut Download| (one.peer.address, one.ours.ip()) == ends;
+        let Some(download) = self.all.iter_mut().find(is_it) else {
+            return false;
+        };
+        if download.sender.is_answered() || download.sender.end().is_some() {
+            let former = download.asked_anew.take();
+            download.asked_anew = Some(AskedAnew {
+                from,
+                request: request.to_vec(),
+                since: former.map_or(now, |former| former.since),
+            });
+        }
+        true
+    }
+
+    /// A transfer has ended: what its client has asked for meanwhile is taken up.
+    fn take_up(
+        &mut self,
+        ended: Download,
+        host: &mut StationHost,
+        directory: &Arc<Directory>,
+        now: Instant,
+    ) {
+        if let Some(AskedAnew { from, request, .. }) = ended.asked_anew {
+            let to = SocketAddr::new(ended.ours.ip(), PORT);
+            self.request(host, directory, (from, to), &request, now);
+        }
     }
 
     /// A port that no transfer has.
@@ -162,7 +213,9 @@ impl Downloads {
     fn revoke(&mut self, host: &StationHost, now: Instant) -> bool {
         let may_go = |one: &Download| {
             let waits = now.saturating_duration_since(one.began);
-            !one.sender.is_answered() && waits >= TIME_TO_ANSWER
+            // One that has ended is about to make room for what its client has asked for.
+            let goes_anyway = one.asked_anew.is_some();
+            !one.sender.is_answered() && !goes_anyway && waits >= TIME_TO_ANSWER
         };
         // They are in the order of their beginning, but for those that were moved into a gap.
         let oldest = self.all.iter().enumerate().filter(|(_, one)| may_go(one));
@@ -171,12 +224,7 @@ impl Downloads {
             return false;
         };
         let download = self.all.swap_remove(index);
-        let event = events::broken_off(
-            &download.sender,
-            download.client(),
-            &download.name,
-            now.saturating_duration_since(download.began),
-        );
+        let event = download.broken_off(now);
         host.events.record(event.message(events::REVOKED));
         true
     }
@@ -186,14 +234,28 @@ impl Downloads {
         &mut self,
         index: usize,
         host: &mut StationHost,
+        directory: &Arc<Directory>,
         head: &mut Vec<u8>,
         now: Instant,
     ) -> (FlowStep, Option<Partial>) {
         let Some(download) = self.all.get_mut(index) else {
             return (FlowStep::Nothing(None), None);
         };
-        if let Some(step) = held::step(&mut download.held, head) {
-            return step;
+        let abandoned = download.abandoned_at();
+        if download.sender.end().is_some() {
+            // Nobody waits for it.
+            download.held = None;
+        } else if abandoned.is_some_and(|at| at <= now) {
+            let download = self.all.swap_remove(index);
+            let event = download.broken_off(now);
+            host.events.record(event.message(events::ASKED_ANEW));
+            self.take_up(download, host, directory, now);
+            return (FlowStep::Over, None);
+        }
+        match held::step(&mut download.held, head) {
+            Some((FlowStep::Nothing(_), _)) => return (FlowStep::Nothing(abandoned), None),
+            Some(step) => return step,
+            None => {}
         }
         let (from, peer) = (download.ours, download.peer);
         match download.sender.next_action(now) {
@@ -228,7 +290,10 @@ impl Downloads {
                 download.sender.sent(1, now);
                 (FlowStep::Frame { offset, len, cut }, partial)
             }
-            Action::Wait(until) => (FlowStep::Nothing(Some(until)), None),
+            Action::Wait(until) => {
+                let until = abandoned.map_or(until, |at| at.min(until));
+                (FlowStep::Nothing(Some(until)), None)
+            }
             Action::Ended(end) => {
                 let download = self.all.swap_remove(index);
                 let took = now.saturating_duration_since(download.began);
@@ -239,6 +304,7 @@ impl Downloads {
                     let frame = error(host, download.ours, download.peer, code, text);
                     host.answer(frame);
                 }
+                self.take_up(download, host, directory, now);
                 (FlowStep::Over, None)
             }
         }
@@ -263,7 +329,14 @@ impl Downloads {
     }
 
     /// The file of a transfer could not be read.
-    pub(super) fn fail(&mut self, index: usize, host: &mut StationHost, why: &str, now: Instant) {
+    pub(super) fn fail(
+        &mut self,
+        index: usize,
+        host: &mut StationHost,
+        directory: &Arc<Directory>,
+        why: &str,
+        now: Instant,
+    ) {
         if index >= self.all.len() {
             return;
         }
@@ -274,12 +347,25 @@ impl Downloads {
         let code = ErrorCode::UNDEFINED;
         let frame = error(host, download.ours, download.peer, code, why);
         host.answer(frame);
+        self.take_up(download, host, directory, now);
     }
 }
 
 impl Download {
     fn client(&self) -> IpAddr {
         self.peer.address.ip()
+    }
+
+    /// When it ends for a client that has asked anew and says nothing more to it.
+    fn abandoned_at(&self) -> Option<Instant> {
+        let asked_anew = self.asked_anew.as_ref()?;
+        Some(asked_anew.since + ABANDONED_AFTER)
+    }
+
+    /// The event of its being broken off, for a reason that is still to be added.
+    fn broken_off(&self, now: Instant) -> Event {
+        let took = now.saturating_duration_since(self.began);
+        events::broken_off(&self.sender, self.client(), &self.name, took)
     }
 }
 

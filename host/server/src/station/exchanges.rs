@@ -406,7 +406,8 @@ impl Exchange {
 
     /// Nothing else is answered on a connection that brings a report.
     fn begin_report(&mut self, head: &Head, host: &StationHost, now: Instant) {
-        match ReportUpload::begin(head, host.reports.as_ref(), self.client(), now) {
+        let whose = (IpAddr::V4(host.address), self.client());
+        match ReportUpload::begin(head, host.reports.as_ref(), whose, now) {
             Ok(report) => {
                 if upload::asks_first(head) {
                     self.push(Part::Bytes(upload::CONTINUE.to_vec()));

@@ -35,14 +35,14 @@ pub(super) struct Coming {
 }
 
 impl ReportUpload {
-    /// The one that follows this head, or why it is not read.
+    /// The one that follows this head, or why it is not read. It counts as one of `machine`, whatever address its client has.
     pub(super) fn begin(
         head: &Head,
         reports: Option<&Arc<Reports>>,
-        client: IpAddr,
+        (machine, client): (IpAddr, IpAddr),
         now: Instant,
     ) -> Result<Self, Box<Response>> {
-        let permit = |reports: &Arc<Reports>| reports.permit_at_once(client);
+        let permit = |reports: &Arc<Reports>| reports.permit_at_once(machine);
         let (length, permit) = upload::admitted(head, reports, permit)?;
         Ok(Self::Coming(Coming {
             permit,
@@ -85,15 +85,16 @@ impl ReportUpload {
             return ReportAnswer::Later;
         };
         let events = events.clone();
+        // By the station's clock, which may stand still while the thread's goes on.
+        let took = now.saturating_duration_since(coming.began);
         let write = move || {
             let Coming {
                 permit,
                 client,
                 bytes,
-                began,
                 ..
             } = coming;
-            let answer = upload::keep(&permit, &bytes, client, began, &events);
+            let answer = upload::keep(&permit, &bytes, client, took, &events);
             // Nobody waits where the machine has begun anew.
             let _ = sender.send(answer);
         };

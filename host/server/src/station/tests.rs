@@ -1020,6 +1020,120 @@ fn a_request_that_comes_twice_has_one_transfer() {
     assert_eq!((fixture.flows(), fixture.all().len()), (1, 1));
 }
 
+/// A transfer of the file to a client at this port, which has acknowledged its options. The ports of client and server.
+fn begun(fixture: &mut Fixture, port: u16) -> (u16, u16) {
+    ask(fixture, port, options(512, 1));
+    let first = ends(fixture)[0];
+    acknowledge(fixture, first, 0);
+    first
+}
+
+#[test]
+fn a_client_that_asks_anew_from_the_same_port_is_answered_soon() {
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
+    let first = begun(&mut fixture, 3000);
+    assert_eq!(ends(&mut fixture), [first]);
+    let asked = fixture.now;
+    // Each time that it asks, it waits no longer.
+    for after in [0, 500, 999] {
+        fixture.now = asked + Duration::from_millis(after);
+        ask(&mut fixture, 3000, options(1000, 1));
+        let ends = ends(&mut fixture);
+        assert!(ends.iter().all(|end| *end == first), "{ends:?}");
+    }
+    let soon = asked + Duration::from_secs(1);
+    assert_eq!(fixture.station.due(), Some(soon));
+    fixture.now = soon;
+    let frames = fixture.all();
+    let [frame] = &frames[..] else {
+        panic!("{frames:?}");
+    };
+    let (server, client, oack) = udp(frame);
+    assert!(matches!(Packet::parse(oack), Ok(Packet::Oack(_))));
+    assert!(oack.windows(4).any(|w| w == b"1000"), "the newest request");
+    assert_eq!(client, 3000);
+    assert_ne!(server, first.1);
+    assert_eq!(fixture.flows(), 1);
+    let events = fixture.events();
+    assert!(events.contains(crate::tftp::events::ASKED_ANEW), "{events}");
+    acknowledge(&mut fixture, (client, server), 0);
+    assert_eq!(ends(&mut fixture), [(client, server)]);
+}
+
+#[test]
+fn a_client_that_asks_anew_does_not_wait_for_a_disk() {
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
+    fixture.dead = true;
+    let first = begun(&mut fixture, 3000);
+    assert!(ends(&mut fixture).is_empty());
+    ask(&mut fixture, 3000, options(512, 1));
+    assert!(ends(&mut fixture).is_empty());
+    let soon = fixture.now + Duration::from_secs(1);
+    assert_eq!(fixture.station.due(), Some(soon));
+    fixture.now = soon;
+    let anew = ends(&mut fixture);
+    assert_eq!((anew.len(), fixture.flows()), (1, 1));
+    assert_ne!(anew[0], first);
+}
+
+#[test]
+fn a_request_ends_no_transfer_whose_client_goes_on() {
+    let mut fixture = Fixture::new(&[("file", &bytes(5000))]);
+    let first = begun(&mut fixture, 3000);
+    assert_eq!(ends(&mut fixture), [first]);
+    // Ten blocks; the request is forged, or late.
+    for block in 1..=10 {
+        ask(&mut fixture, 3000, options(512, 1));
+        fixture.now += Duration::from_millis(900);
+        let again = ends(&mut fixture);
+        assert!(again.iter().all(|end| *end == first), "{again:?}");
+        if block == 10 {
+            // The last word but one: nothing is left of the request.
+            acknowledge(&mut fixture, first, 9);
+            fixture.now += Duration::from_secs(2);
+            let again = ends(&mut fixture);
+            assert!(again.iter().all(|end| *end == first), "{again:?}");
+        }
+        acknowledge(&mut fixture, first, block);
+        let next = ends(&mut fixture);
+        assert_eq!(next.len(), usize::from(block < 10));
+        assert!(next.iter().all(|end| *end == first), "{next:?}");
+    }
+    assert_eq!(fixture.flows(), 0);
+    let events = fixture.events();
+    assert_eq!(events.matches("tftp-done").count(), 1, "{events}");
+    assert!(!events.contains("tftp-error"), "{events}");
+}
+
+#[test]
+fn the_next_request_may_come_right_behind_the_last_acknowledgement() {
+    let mut fixture = Fixture::new(&[("file", &bytes(100))]);
+    let first = begun(&mut fixture, 3000);
+    assert_eq!(ends(&mut fixture), [first]);
+    acknowledge(&mut fixture, first, 1);
+    ask(&mut fixture, 3000, options(512, 1));
+    let second = ends(&mut fixture);
+    assert_eq!((second.len(), fixture.flows()), (1, 1));
+    assert_ne!(second[0], first);
+    // It wanted to know the size only, and then asks for what is not there.
+    let mut packet = Vec::new();
+    let (code, text) = (ErrorCode::UNDEFINED, &b""[..]);
+    Packet::Error { code, text }.emit(&mut packet);
+    fixture.say(3000, second[0].1, &packet);
+    ask(&mut fixture, 3000, options(512, 1));
+    let third = ends(&mut fixture);
+    assert_eq!((third.len(), fixture.flows()), (1, 1));
+    assert_ne!(third[0], second[0]);
+    fixture.say(3000, third[0].1, &packet);
+    fixture.say(3000, 69, &request("nothing", options(512, 1)));
+    assert_eq!(ends(&mut fixture), [(3000, 69)]);
+    assert_eq!(fixture.flows(), 0);
+    let events = fixture.events();
+    assert_eq!(events.matches("tftp-done").count(), 1, "{events}");
+    assert_eq!(events.matches("tftp-size").count(), 2, "{events}");
+    assert_eq!(events.matches("tftp-error").count(), 1, "{events}");
+}
+
 #[test]
 fn transfers_take_turns_and_have_ports_of_their_own() {
     let mut fixture = Fixture::new(&[("file", &bytes(500_000))]);
@@ -1596,8 +1710,8 @@ fn reports_are_kept() {
     // It does not come to its end.
     refused(&head(text.len(), ""), &text.as_bytes()[1..], "408");
     // Others are being taken in, and nobody waits for them here.
-    let client = fixture.ends.0;
-    let permit = reports.permit_at_once(client).unwrap();
+    let machine = IpAddr::V4(ADDRESS);
+    let permit = reports.permit_at_once(machine).unwrap();
     let mut busy = Client::new(&fixture, 5001);
     busy.send(head(text.len(), "").as_bytes());
     until_answered(&mut busy, &mut fixture);
@@ -1609,15 +1723,106 @@ fn reports_are_kept() {
         let mut gone = Client::new(&fixture, port);
         gone.send(head(text.len(), "").as_bytes());
         gone.run(&mut fixture, |_| false);
-        assert!(reports.permit_at_once(client).is_err());
+        assert!(reports.permit_at_once(machine).is_err());
         if aborts {
             gone.connection.abort();
         } else {
             gone.connection.close();
         }
         gone.run(&mut fixture, |_| false);
-        assert!(reports.permit_at_once(client).is_ok());
+        assert!(reports.permit_at_once(machine).is_ok());
     }
+}
+
+/// The head of a request that sends [`report`].
+fn report_head() -> String {
+    let length = report().len();
+    format!("POST /report HTTP/1.1\r\nContent-Length: {length}\r\n\r\n")
+}
+
+/// A machine chooses its addresses, and each of them is another client.
+#[test]
+fn a_machine_with_many_addresses_keeps_no_other_from_sending_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let reports = Arc::new(Reports::open(folder.path()).unwrap());
+    let [mut first, mut second] = [0, 1].map(|network| {
+        let mut fixture = Fixture::on(network, &[]);
+        fixture.station.host.reports = Some(reports.clone());
+        fixture
+    });
+    for host in 200..=203 {
+        first.ends.0 = Ipv4Addr::new(10, 77, 0, host).into();
+        let mut client = Client::new(&first, 4000);
+        client.send(report_head().as_bytes());
+        client.run(&mut first, |_| false);
+        if host == 200 {
+            assert_eq!(client.received, b"");
+        } else {
+            assert_eq!(&client.received[9..12], b"503");
+            client.connection.abort();
+            client.run(&mut first, |_| false);
+        }
+    }
+    let host = |number| IpAddr::V4(Ipv4Addr::new(10, 77, 1, number));
+    second.ends = (host(200), host(1));
+    let mut client = Client::new(&second, 4000);
+    client.send(report_head().as_bytes());
+    client.send(report().as_bytes());
+    until_answered(&mut client, &mut second);
+    assert_eq!(&client.received[9..12], b"201");
+    // It is told of by the address that it came from.
+    let events = second.events();
+    assert!(events.contains("\"client\":\"10.77.1.200\""), "{events}");
+}
+
+#[test]
+fn a_machine_with_many_addresses_does_not_fill_the_log() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let events = Events::new(Console::Silent, Some(log.reopen().unwrap()));
+    let [mut first, mut second] = [0, 1].map(|network| {
+        let mut fixture = Fixture::on(network, &[]);
+        let directory = Directory::open(&fixture.served(), None).unwrap();
+        fixture.station = Station::new(directory, events.clone(), network, [7; 18]);
+        fixture
+    });
+    let asked = request("nothing", TransferOptions::default());
+    for _ in 0..100 {
+        for host in 100..200 {
+            first.ends.0 = Ipv4Addr::new(10, 77, 0, host).into();
+            first.say(3000, 69, &asked);
+            assert_eq!(first.all().len(), 1);
+        }
+    }
+    let host = |number| IpAddr::V4(Ipv4Addr::new(10, 77, 1, number));
+    second.ends = (host(200), host(1));
+    second.say(3000, 69, &asked);
+    assert_eq!(second.all().len(), 1);
+    let log = fs::read_to_string(log.path()).unwrap();
+    assert!(log.contains("\"client\":\"10.77.1.200\""));
+}
+
+/// The machine may stand still meanwhile, and its clock with it.
+#[test]
+fn a_report_took_as_long_as_it_was_coming_by_the_stations_clock() {
+    let mut fixture = Fixture::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let reports = Reports::open(folder.path()).unwrap();
+    fixture.station.host.reports = Some(Arc::new(reports));
+    let mut client = Client::new(&fixture, 4000);
+    client.send(report_head().as_bytes());
+    client.run(&mut fixture, |_| false);
+    fixture.now += Duration::from_secs(20);
+    client.send(report().as_bytes());
+    until_answered(&mut client, &mut fixture);
+    assert_eq!(&client.received[9..12], b"201");
+    let events = fixture.events();
+    let told: Vec<serde_json::Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|event: &serde_json::Value| event["event"] == "report")
+        .collect();
+    assert_eq!(told.len(), 1, "{events}");
+    assert!(told[0]["seconds"].as_f64().unwrap() >= 20.0, "{events}");
 }
 
 /// A thread writes reports, in its own time.

@@ -28,7 +28,7 @@ const LEAST: u64 = 256 * 1024;
 /// Requests that wait for a slot.
 const MAX_WAITING: usize = 4096;
 /// How long a transfer goes on without a word from its client, once the client has asked anew.
-const ABANDONED_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const ABANDONED_AFTER: Duration = Duration::from_secs(1);
 
 /// The slots that are taken.
 #[derive(Clone, Debug, Default)]

@@ -52,7 +52,7 @@ pub(crate) const REVOKED: &str =
     "the client did not answer or hardly read on, and others needed its slot";
 
 /// Why a transfer is broken off whose client has started anew.
-pub(super) const ASKED_ANEW: &str =
+pub(crate) const ASKED_ANEW: &str =
     "the client said nothing more, and asked anew from the same port";
 
 /// It is broken off, for a reason that is still to be added.

@@ -28,6 +28,7 @@ use crate::interface::Networks;
 use crate::listen::{Listen, Path, is_transient};
 use crate::stop::Stop;
 
+pub(crate) use admission::ABANDONED_AFTER;
 use admission::{Claim, TransferSlot, TransferSlots, Waiting};
 pub(crate) use sender::{Action, Sender, Terms};
 
@@ -265,6 +266,11 @@ pub(crate) fn answer<'a>(datagram: &'a [u8], directory: &Directory) -> TftpAnswe
         Ok(TftpAnswer::Serve(request, file))
     });
     served.unwrap_or_else(TftpAnswer::from)
+}
+
+/// Whether a datagram asks for a file that there may be.
+pub(crate) fn is_read(datagram: &[u8]) -> bool {
+    matches!(requested(datagram), Some(Ok(_)))
 }
 
 /// The read that a datagram asks for, or why it gets no file whatever there is. `None`: it gets no answer.

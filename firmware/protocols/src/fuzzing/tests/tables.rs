@@ -357,6 +357,23 @@ fn filters_may_be_set_while_the_base_code_is_started() {
     loader.finish();
 }
 
+/// Started anew, the base code has no address. The engine, which HTTP uses too, keeps its own.
+#[test]
+fn a_mask_alone_takes_no_address_away() {
+    let loader = Loader::new(&[]);
+    let base_code = loader.base_code;
+    let mut mask = [0_u8; 16];
+    mask[..3].fill(255);
+    // SAFETY: the table is on its handle, and the mask outlives the call.
+    unsafe {
+        assert_eq!(((*base_code).stop)(base_code), Status::SUCCESS);
+        assert_eq!(((*base_code).start)(base_code, NO), Status::SUCCESS);
+        let set = ((*base_code).set_station_ip)(base_code, ptr::null(), mask.as_ptr().cast());
+        assert_eq!(set, Status::SUCCESS);
+    }
+    loader.finish();
+}
+
 /// Some loaders give the base code its own packets back.
 #[test]
 fn packets_of_the_mode_may_be_given_back() {

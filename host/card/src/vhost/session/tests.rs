@@ -426,6 +426,20 @@ fn replies_are_asked_for() {
     assert_eq!(session.obey(message).unwrap(), Reply::Nothing);
 }
 
+/// Cloud Hypervisor would compare the number of pairs with its two queues.
+#[test]
+fn a_number_of_pairs_is_offered_where_there_are_several() {
+    let (several, replies) = (1 << 0, 1 << 3);
+    for (pairs, offered) in [(1, replies), (2, several | replies)] {
+        let mut session = Session::new(Watched::default(), feature::KNOWN, pairs);
+        let reply = tell(&mut session, Request::GetProtocolFeatures, vec![]);
+        assert_eq!(reply, Reply::Number(offered), "{pairs}");
+        tell(&mut session, Request::SetProtocolFeatures(offered), vec![]);
+        let wanted = Request::SetProtocolFeatures(several);
+        assert_eq!(session.request(wanted, vec![]).is_ok(), pairs > 1);
+    }
+}
+
 proptest! {
     #[test]
     fn no_monitor_breaks_a_promise(data in vec(any::<u8>(), 0..600)) {

@@ -57,6 +57,25 @@ fn what_is_no_frame_of_the_link_does_not_come() {
 }
 
 #[test]
+fn what_came_before_a_restart_is_nobodys() {
+    let folder = tempfile::tempdir().unwrap();
+    let (theirs, mut ours) = both(folder.path());
+    let (memory, room) = (memory(), room(2000));
+    let send = |len| {
+        let sent = theirs.send_to(&frame(0, len), folder.path().join("ours"));
+        assert_eq!(sent.unwrap(), len);
+    };
+    for len in [60, 0, 2001, 70] {
+        send(len);
+    }
+    ours.restart();
+    assert_eq!(ours.receive(&memory, &room), Received::Nothing);
+    send(80);
+    let got = ours.receive(&memory, &room);
+    assert!(matches!(got, Received::Unit { len: 80, .. }), "{got:?}");
+}
+
+#[test]
 fn the_other_end_may_come_go_and_be_full() {
     let folder = tempfile::tempdir().unwrap();
     let (theirs, mut ours) = both(folder.path());

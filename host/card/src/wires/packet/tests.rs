@@ -93,6 +93,31 @@ fn large(len: usize) -> (Header, Vec<u8>) {
 }
 
 #[test]
+fn what_came_before_a_restart_is_nobodys() {
+    if !inside("wires::packet::tests::what_came_before_a_restart_is_nobodys") {
+        return;
+    }
+    cable();
+    let (mut one, memory) = (open("one"), memory());
+    let socket = UdpSocket::bind("10.9.0.1:70").unwrap();
+    let send = |packet: &Packet, len: usize| {
+        socket.send_to(&vec![0; len], "10.9.0.2:9").unwrap();
+        let mut polled = [PollFd::from_borrowed_fd(packet.descriptor(), PollFlags::IN)];
+        poll(&mut polled, None).unwrap();
+    };
+    send(&one, 100);
+    one.restart();
+    assert_eq!(one.receive(&memory, &room(1418)), Received::Nothing);
+    send(&one, 200);
+    let got = receive(&mut one, &memory, &room(1418));
+    assert!(matches!(got, Received::Unit { len: 242, .. }), "{got:?}");
+    // What the kernel says meanwhile is not lost.
+    sh("ip link set one down");
+    one.restart();
+    assert_eq!(one.link, Link::Down);
+}
+
+#[test]
 fn frames_come_from_the_kernel_and_go_there() {
     if !inside("wires::packet::tests::frames_come_from_the_kernel_and_go_there") {
         return;

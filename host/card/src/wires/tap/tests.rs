@@ -183,6 +183,31 @@ fn frames_of_the_guest_come_to_the_kernel() {
     assert_eq!(bytes(&memory, &room)[20..22], [0, 2], "no reply");
     sh("ip link set card0 down");
     assert!(!tap.send(&memory, &unit));
+    tap.tell_failure();
+    assert_eq!(tap.sending, Sending::Told);
+    // Once.
+    assert!(!tap.send(&memory, &unit));
+    assert_eq!(tap.sending, Sending::Told);
+    sh("ip link set card0 up");
+    assert!(tap.send(&memory, &unit));
+    assert_eq!(tap.sending, Sending::Works);
+}
+
+#[test]
+fn what_came_before_a_restart_is_nobodys() {
+    if !inside("wires::tap::tests::what_came_before_a_restart_is_nobodys") {
+        return;
+    }
+    let (mut tap, memory) = (tap(), memory());
+    for len in [100, 200] {
+        datagram(&vec![0; len]);
+    }
+    tap.restart();
+    let room = pieces(1, 1418);
+    assert_eq!(tap.receive(&memory, &room), Received::Nothing);
+    datagram(&[0; 50]);
+    let got = receive(&mut tap, &memory, &room);
+    assert!(matches!(got, Received::Unit { len: 92, .. }), "{got:?}");
 }
 
 #[test]
@@ -195,7 +220,7 @@ fn what_is_no_tap_is_refused() {
     assert!(
         missing
             .to_string()
-            .contains("ip tuntap add dev none0 mode tap vnet_hdr")
+            .contains("ip tuntap add dev none0 mode tap vnet_hdr && ip link set none0 up")
     );
     for name in ["", "a/b", "longer-than-15-b"] {
         assert!(matches!(open(name), Err(TapError::Name(_))), "{name}");
