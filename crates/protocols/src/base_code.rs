@@ -17,6 +17,7 @@ pub use tftp::{Source, Transfer};
 pub use udp::{Expected, Filter, Outgoing, filter};
 
 use crate::Refusal;
+use crate::ip_config::is_host;
 use crate::simple_network::multicast_mac;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -213,15 +214,10 @@ impl Host {
                 ones as u8
             }
         };
-        let is_none = address.is_some_and(|address| address.is_unspecified());
-        let address = address.unwrap_or(self.address);
-        if is_none
-            || address.is_multicast()
-            || address.is_loopback()
-            || address == IpAddr::V4(Ipv4Addr::BROADCAST)
-        {
+        if address.is_some_and(|address| !is_host(&address)) {
             return Err(Refusal::InvalidParameter);
         }
+        let address = address.unwrap_or(self.address);
         self.configure(address, prefix_len, self.router);
         Ok(())
     }

@@ -399,13 +399,15 @@ fn host(entry: &[u8], v6: bool) -> Result<IpAddr, Refusal> {
         let bytes = entry.first_chunk::<4>();
         bytes.map(|bytes| IpAddr::V4(Ipv4Addr::from(*bytes)))
     };
-    let is_host = |address: &IpAddr| {
-        !address.is_unspecified()
-            && !address.is_multicast()
-            && !address.is_loopback()
-            && *address != IpAddr::V4(Ipv4Addr::BROADCAST)
-    };
     address.filter(is_host).ok_or(Refusal::InvalidParameter)
+}
+
+/// Whether a station can have the address.
+pub(crate) fn is_host(address: &IpAddr) -> bool {
+    !address.is_unspecified()
+        && !address.is_multicast()
+        && !address.is_loopback()
+        && *address != IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {

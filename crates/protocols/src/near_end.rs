@@ -162,9 +162,9 @@ impl<L: Link, F: Files> NearEnd<L, F> {
         let mut passed = self.passed.iter();
         let is_passed = passed.any(|(of, bytes)| *of == client && bytes == datagram.payload);
         let octet = request.mode.eq_ignore_ascii_case("octet");
-        // What looks like a URL is a name to this server: it is not another that the file is fetched from.
-        let is_url = request.filename.contains("://");
-        if is_passed || !octet || is_url || self.sessions.len() >= SESSIONS {
+        // What looks like a URL is a name to this server, which alone can tell what it means.
+        let may_be_url = request.filename.as_bytes().contains(&b':');
+        if is_passed || !octet || may_be_url || self.sessions.len() >= SESSIONS {
             return false;
         }
         let Ok(url) = Url::from_boot_file(server, request.filename) else {

@@ -22,9 +22,7 @@ pub fn is_efi_program(begin: &[u8]) -> bool {
 pub fn misfit(begin: &[u8]) -> Option<&'static str> {
     let has = |at: usize, magic: &[u8]| begin.get(at..).is_some_and(|rest| rest.starts_with(magic));
     if has(0x8001, b"CD001") {
-        return Some(
-            "an ISO 9660 image, which is no program: serve the kernel and the initrd that are in it",
-        );
+        return Some("an ISO 9660 image, no program: serve the kernel and the initrd in it");
     }
     if is_efi_program(begin) {
         return None;
@@ -34,30 +32,18 @@ pub fn misfit(begin: &[u8]) -> Option<&'static str> {
         (0, b"\xfd7zXZ\0", "compressed with xz: unpack it"),
         (0, b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it"),
         (0, b"BZh", "compressed with bzip2: unpack it"),
-        (
-            0,
-            b"07070",
-            "a cpio archive, as initrds are, and no program",
-        ),
+        (0, b"07070", "a cpio archive, as initrds are, no program"),
         (
             0,
             b"\x7fELF",
             "an ELF file, as vmlinux is: serve the bzImage (vmlinuz) of the same kernel",
         ),
-        (0x38, b"ARM\x64", "a Linux kernel for arm64, not for x64"),
-        (0x38, b"RSC\x05", "a Linux kernel for RISC-V, not for x64"),
-        (
-            0x38,
-            b"\xcd\x23\x82\x81",
-            "a Linux kernel for LoongArch, not for x64",
-        ),
-        (
-            0x24,
-            b"\x18\x28\x6f\x01",
-            "a Linux kernel for 32-bit Arm, not for x64",
-        ),
+        (0x38, b"ARM\x64", "a Linux kernel for arm64"),
+        (0x38, b"RSC\x05", "a Linux kernel for RISC-V"),
+        (0x38, b"\xcd\x23\x82\x81", "a Linux kernel for LoongArch"),
+        (0x24, b"\x18\x28\x6f\x01", "a Linux kernel for 32-bit Arm"),
         (0x202, b"HdrS", x86_kernel(begin)),
-        (512, b"EFI PART", "a disk image, which is no program"),
+        (512, b"EFI PART", "a disk image, no program"),
         (
             0,
             b"#!ipxe",
@@ -70,12 +56,12 @@ pub fn misfit(begin: &[u8]) -> Option<&'static str> {
     if let Some((machine, subsystem)) = pe(begin) {
         return Some(match (machine, EFI.contains(&subsystem)) {
             (_, false) => "a program for Windows, not for EFI",
-            (X86, _) => "an EFI program for 32-bit x86, not for x64",
-            (0x01c0..=0x01c4, _) => "an EFI program for 32-bit Arm, not for x64",
-            (0xaa64, _) => "an EFI program for arm64, not for x64",
-            (0x5032 | 0x5064 | 0x5128, _) => "an EFI program for RISC-V, not for x64",
-            (0x6232 | 0x6264, _) => "an EFI program for LoongArch, not for x64",
-            _ => "an EFI program for another machine, not for x64",
+            (X86, _) => "an EFI program for 32-bit x86",
+            (0x01c0..=0x01c4, _) => "an EFI program for 32-bit Arm",
+            (0xaa64, _) => "an EFI program for arm64",
+            (0x5032 | 0x5064 | 0x5128, _) => "an EFI program for RISC-V",
+            (0x6232 | 0x6264, _) => "an EFI program for LoongArch",
+            _ => "an EFI program for another machine",
         });
     }
     if is_html(begin) {

@@ -163,7 +163,7 @@ impl Flow {
         let count = self.buffer.set_destination(region, at, behind);
         self.received.set(self.received.get() + count as u64);
         // What lies behind a gap stayed where it was, and nothing that is held takes it along later.
-        if behind > 0 && self.buffer.held() == 0 && self.buffer.is_lent() {
+        if self.buffer.held() == 0 && self.buffer.is_lent() {
             self.connection.renege();
         }
         self.last_data = now;
