@@ -283,7 +283,7 @@ mod tests {
         assert!(empty[0].contains("no wireboot.efi") && empty[1].contains("no wireboot.conf"));
         let kernel = program(0x8664, 10);
         for (program, what) in [
-            (program(0xaa64, 10), "an EFI program for arm64, not for x64"),
+            (program(0xaa64, 10), "an EFI program for arm64"),
             (kernel[..100].to_vec(), "no EFI program for x64 machines"),
             (b"#!/bin/sh\n".to_vec(), "no EFI program for x64 machines"),
             (vec![], "no EFI program for x64 machines"),
