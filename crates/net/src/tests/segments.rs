@@ -512,18 +512,24 @@ fn a_long_text_leaves_piece_by_piece() {
     }
 }
 
+/// A connection that is closed as soon as it is there.
+fn closing(version: IpVersion) -> Bench {
+    let mut bench = Bench::silent(version);
+    let stack = bench.stack.clone();
+    bench.engine.spawn(async move {
+        let server = version.server();
+        let stream = stack.connect(server, Duration::from_secs(1)).await;
+        stream.unwrap().close();
+    });
+    bench.handshake(&OPTIONS);
+    bench
+}
+
 /// The end of a connection is said again until the host has heard it, for three seconds and no longer.
 #[test]
 fn a_closed_stream_says_goodbye_again() {
     for version in IpVersion::BOTH {
-        let mut bench = Bench::silent(version);
-        let stack = bench.stack.clone();
-        bench.engine.spawn(async move {
-            let server = version.server();
-            let stream = stack.connect(server, Duration::from_secs(1)).await;
-            stream.unwrap().close();
-        });
-        bench.handshake(&OPTIONS);
+        let mut bench = closing(version);
         let ends = Ends::new(bench.host(), bench.us);
         let is_kept = |bench: &Bench| bench.stack.state().flows.find(ends).is_some();
         let goodbyes = |bench: &Bench| {
@@ -548,14 +554,7 @@ fn a_closed_stream_says_goodbye_again() {
 #[test]
 fn a_closed_stream_waits_no_longer_for_the_hosts_goodbye() {
     for version in IpVersion::BOTH {
-        let mut bench = Bench::silent(version);
-        let stack = bench.stack.clone();
-        bench.engine.spawn(async move {
-            let server = version.server();
-            let stream = stack.connect(server, Duration::from_secs(1)).await;
-            stream.unwrap().close();
-        });
-        bench.handshake(&OPTIONS);
+        let mut bench = closing(version);
         // The host has heard all, the end too.
         bench.send(&bench.segment(0).frame());
         bench.run_until_idle();

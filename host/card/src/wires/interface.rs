@@ -33,12 +33,17 @@ pub(super) fn call(fd: RawFd, number: c_ulong, argument: *mut c_void) -> io::Res
     }
 }
 
-/// The longest packet of the interface, in bytes without the Ethernet header.
-pub(super) fn mtu(name: &str) -> io::Result<usize> {
+/// What the kernel tells of the interface by this request.
+fn told(name: &str, code: c_ulong) -> io::Result<libc::ifreq> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut request = request(name);
-    let argument = (&raw mut request).cast();
-    call(socket.as_raw_fd(), SIOCGIFMTU as c_ulong, argument)?;
+    call(socket.as_raw_fd(), code, (&raw mut request).cast())?;
+    Ok(request)
+}
+
+/// The longest packet of the interface, in bytes without the Ethernet header.
+pub(super) fn mtu(name: &str) -> io::Result<usize> {
+    let request = told(name, SIOCGIFMTU as c_ulong)?;
     // SAFETY: that is the field that the request fills; it is a number in any case.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
@@ -46,10 +51,7 @@ pub(super) fn mtu(name: &str) -> io::Result<usize> {
 
 /// Whether somebody has set the interface up.
 pub(super) fn is_up(name: &str) -> io::Result<bool> {
-    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let mut request = request(name);
-    let argument = (&raw mut request).cast();
-    call(socket.as_raw_fd(), SIOCGIFFLAGS as c_ulong, argument)?;
+    let request = told(name, SIOCGIFFLAGS as c_ulong)?;
     // SAFETY: that is the field that the request fills; it is a number in any case.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     Ok(c_int::from(flags) & IFF_UP != 0)
