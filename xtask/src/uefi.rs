@@ -5,6 +5,7 @@
 
 use crate::{apt, shell};
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -64,7 +65,7 @@ impl Toolchain {
 
     /// `cargo VERB` for the UEFI target, optimised, in a target directory of its own.
     pub(crate) fn cargo(&self, command: &str) -> Command {
-        let mut flags = vec![without_cargo_home()];
+        let mut flags = short_paths();
         let mut cargo = match self {
             Self::Host => {
                 let own = std::env::var("RUSTFLAGS").unwrap_or_default();
@@ -100,11 +101,18 @@ fn host_has_target() -> Result<bool> {
         .is_dir())
 }
 
-/// The compiler's flag by which a program's code is the same in whatever home it is built: the texts of panics name files.
-fn without_cargo_home() -> String {
+/// The compiler's flags by which a program's code is the same in whatever home it is built, and whichever mirror its packages come from: the
+/// texts of panics name files.
+fn short_paths() -> Vec<String> {
     let home = std::env::var("CARGO_HOME")
         .unwrap_or_else(|_| std::env::var("HOME").unwrap_or_default() + "/.cargo");
-    format!("--remap-path-prefix={home}/registry/src=registry")
+    let registries = fs::read_dir(Path::new(&home).join("registry/src"));
+    registries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|registry| format!("--remap-path-prefix={}=", registry.path().display()))
+        .collect()
 }
 
 /// Debian's cargo with Debian's tools, whatever toolchain runs xtask.

@@ -35,7 +35,8 @@ const fn v6(first: u16, second: u16, sixth: u16) -> Ipv6Addr {
     Ipv6Addr::new(first, second, 0, 0, 0, sixth, 0, 0)
 }
 
-/// Precedence and label.
+/// Precedence and label. Needed where the first rules do not decide; inlined, it is 2 kB of code.
+#[inline(never)]
 fn policy(address: Ipv6Addr) -> (u8, u8) {
     let of =
         |(prefix, len, ..): &&(Ipv6Addr, u8, u8, u8)| super::same_prefix(*prefix, address, *len);
