@@ -4,23 +4,27 @@
 //! An entry comes from asking alone: what nobody asked for never makes one, and changes one only as section 7.2.5 says. An answer
 //! counts as solicited only while a question is open, whatever its flag says.
 
-use crate::packet::is_station;
+use crate::packet::is_somebodys;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use wireboot_nic::MacAddress;
 use wireboot_tcp::{Duration, Instant};
 
-/// Time between two requests. A boot talks to a few hosts right after each other; RFC 4861 waits a second.
+/// Requests for a neighbour before it is said not to answer.
+const REQUESTS: u8 = 3;
+/// Time between the first of them: one that is lost shall not hold up a boot for a second.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Requests for a neighbour that does not answer.
-const REQUESTS: u8 = 5;
+/// How long the last one is waited for, and from then until the next one, where somebody still wants the neighbour. Together they are the
+/// second between requests of RFC 1122, section 2.3.2.1, and RFC 4861 (RETRANS_TIMER): switches close the port of who asks much more often.
+const PATIENCE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(700);
 /// REACHABLE_TIME and DELAY_FIRST_PROBE_TIME of RFC 4861, section 10.
 const REACHABLE_TIME: Duration = Duration::from_secs(30);
 const DELAY: Duration = Duration::from_secs(5);
 /// Entries, and those of them that nobody has answered for yet.
 const ENTRIES: usize = 32;
 const INCOMPLETE: usize = 8;
-/// An entry used within this time gives way to no other.
+/// An entry used within this time gives way to no other. So long it is remembered, too, that a neighbour was asked in vain.
 const IN_USE: Duration = Duration::from_secs(10);
 
 /// The reachability state of a neighbour (RFC 4861, section 7.3.2).
@@ -34,7 +38,7 @@ enum ReachabilityState {
     Stale,
     /// Used: is confirmed until then, or asked.
     Delay { until: Instant },
-    /// Asked at its Ethernet address.
+    /// Asked at its Ethernet address; the last question goes to all.
     Probe { asked: u8, next: Instant },
 }
 
@@ -73,13 +77,17 @@ impl NeighborUpdate {
 pub(crate) enum Due {
     /// Somebody is to be asked: all who may have the address, or the one that had it.
     Ask(IpAddr, Option<MacAddress>),
-    /// Nobody has answered; forgotten.
+    /// Nobody has answered; removed.
     Failed(IpAddr),
 }
 
-/// Sorted by address.
 #[derive(Default)]
-pub(crate) struct Cache(Vec<Entry>);
+pub(crate) struct Cache {
+    /// Sorted by address.
+    entries: Vec<Entry>,
+    /// Entries removed before anybody answered, incomplete, the latest last: how they go on when they are wanted again.
+    unanswered: Vec<Entry>,
+}
 
 impl Cache {
     /// The Ethernet address to send to.
@@ -103,10 +111,10 @@ impl Cache {
         if ours || self.find(address).is_some() {
             return !ours;
         }
+        let idle = |entry: &Entry| now >= entry.used + IN_USE;
         let waiting = self.incomplete();
-        if waiting >= INCOMPLETE || self.0.len() >= ENTRIES {
-            let idle = |entry: &Entry| now >= entry.used + IN_USE;
-            let entries = self.0.iter().enumerate();
+        if waiting >= INCOMPLETE || self.entries.len() >= ENTRIES {
+            let entries = self.entries.iter().enumerate();
             // A known one makes room for an unknown one when it is not in use; an unknown one always.
             let may_go = entries.filter(|(_, entry)| match incomplete(entry) {
                 true => true,
@@ -116,25 +124,59 @@ impl Cache {
             let Some((index, _)) = oldest else {
                 return false;
             };
-            self.0.remove(index);
+            self.remove(index);
         }
-        let place = self.0.partition_point(|entry| entry.address < address);
+        let mut unanswered = self.unanswered.iter();
+        let before = unanswered.position(|entry| entry.address == address);
+        let before = before.map(|index| self.unanswered.remove(index));
+        let fresh = ReachabilityState::Incomplete {
+            asked: 0,
+            next: now,
+        };
         let entry = Entry {
             address,
             mac: [0; 6],
-            state: ReachabilityState::Incomplete {
-                asked: 0,
-                next: now,
-            },
+            state: before
+                .filter(|entry| !idle(entry))
+                .map_or(fresh, |entry| entry.state),
             used: now,
         };
-        self.0.insert(place, entry);
+        let place = self
+            .entries
+            .partition_point(|entry| entry.address < address);
+        self.entries.insert(place, entry);
         true
+    }
+
+    /// Removes an entry. Who was asked in vain is not asked again at once when it is wanted again.
+    fn remove(&mut self, index: usize) {
+        let mut entry = self.entries.remove(index);
+        match entry.state {
+            ReachabilityState::Incomplete {
+                asked: REQUESTS,
+                next,
+            }
+            | ReachabilityState::Probe {
+                asked: REQUESTS,
+                next,
+            } => {
+                entry.state = ReachabilityState::Incomplete {
+                    asked: REQUESTS - 1,
+                    next: next + PAUSE,
+                };
+            }
+            ReachabilityState::Incomplete { asked: 1.., .. } => {}
+            _ => return,
+        }
+        if self.unanswered.len() == ENTRIES {
+            self.unanswered.remove(0);
+        }
+        self.unanswered.push(entry);
     }
 
     /// Takes in what a neighbour says (RFC 4861, section 7.2.5). `ours`: the address is our own, about which others are not believed.
     pub(crate) fn update(&mut self, update: &NeighborUpdate, ours: bool, now: Instant) {
-        if ours || update.mac.is_some_and(|mac| !is_station(mac)) {
+        if ours {
             return;
         }
         let Some(entry) = self.find(update.address) else {
@@ -145,6 +187,11 @@ impl Cache {
             ReachabilityState::Incomplete { .. } | ReachabilityState::Probe { .. }
         );
         let solicited = update.solicited && open;
+        // Clusters answer ARP with the address of a group, which only routers must not believe (RFC 1812, section 3.3.2).
+        let group = solicited && update.address.is_ipv4();
+        if update.mac.is_some_and(|mac| !is_somebodys(mac, group)) {
+            return;
+        }
         let reachable = ReachabilityState::Reachable {
             until: now + REACHABLE_TIME,
         };
@@ -182,8 +229,8 @@ impl Cache {
     /// What is to be done now; to be called until there is nothing.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Due> {
         let due = |entry: &Entry| next(entry).is_some_and(|at| now >= at);
-        let index = self.0.iter().position(due)?;
-        let entry = self.0.get_mut(index)?;
+        let index = self.entries.iter().position(due)?;
+        let entry = self.entries.get_mut(index)?;
         let (asked, at) = match entry.state {
             ReachabilityState::Incomplete { asked, .. } => (asked, None),
             ReachabilityState::Probe { asked, .. } => (asked, Some(entry.mac)),
@@ -191,15 +238,18 @@ impl Cache {
         };
         let address = entry.address;
         if asked == REQUESTS {
-            self.0.remove(index);
+            self.remove(index);
             return Some(Due::Failed(address));
         }
-        let (asked, next) = (asked + 1, now + INTERVAL);
+        let asked = asked + 1;
+        let is_last = asked == REQUESTS;
+        let next = now + if is_last { PATIENCE } else { INTERVAL };
         entry.state = match at {
             None => ReachabilityState::Incomplete { asked, next },
             Some(_) => ReachabilityState::Probe { asked, next },
         };
-        Some(Due::Ask(address, at))
+        // Another one may have the address now.
+        Some(Due::Ask(address, at.filter(|_| !is_last)))
     }
 
     /// The request that was due for `address` cannot be sent before `until`.
@@ -214,12 +264,12 @@ impl Cache {
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        self.0.iter().filter_map(next).min()
+        self.entries.iter().filter_map(next).min()
     }
 
     /// Whether `address` is known or asked for.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|entry| entry.address == address)
+        self.entries.iter().any(|entry| entry.address == address)
     }
 
     /// The same, or can be asked for while all others still are.
@@ -228,12 +278,17 @@ impl Cache {
     }
 
     fn incomplete(&self) -> usize {
-        self.0.iter().filter(|entry| incomplete(entry)).count()
+        self.entries
+            .iter()
+            .filter(|entry| incomplete(entry))
+            .count()
     }
 
     fn find(&mut self, address: IpAddr) -> Option<&mut Entry> {
-        let place = self.0.binary_search_by_key(&address, |entry| entry.address);
-        self.0.get_mut(place.ok()?)
+        let place = self
+            .entries
+            .binary_search_by_key(&address, |entry| entry.address);
+        self.entries.get_mut(place.ok()?)
     }
 }
 
@@ -321,16 +376,7 @@ mod tests {
             }
         }
         let failed = (500, Due::Failed(ip(7)));
-        assert_eq!(
-            asked,
-            [
-                (100, ask(7)),
-                (200, ask(7)),
-                (300, ask(7)),
-                (400, ask(7)),
-                failed
-            ]
-        );
+        assert_eq!(asked, [(100, ask(7)), (200, ask(7)), failed]);
         assert_eq!(cache.lookup(ip(8), at(1000)), Some(A));
         assert_eq!(cache.poll_at(), None);
     }
@@ -354,10 +400,98 @@ mod tests {
         assert_eq!(cache.lookup(ip(7), at(100_000)), Some(A));
         let asked = (105_000..110_000).flat_map(|ms| all_due(&mut cache, at(ms)));
         let asked: Vec<_> = asked.collect();
-        assert_eq!(asked, [ask, ask, ask, ask, ask, Due::Failed(ip(7))]);
+        let ask_all = Due::Ask(ip(7), None);
+        assert_eq!(asked, [ask, ask, ask_all, Due::Failed(ip(7))]);
         assert_eq!(cache.lookup(ip(7), at(110_000)), None);
         cache.confirm(ip(7), at(110_000));
         assert_eq!(cache.lookup(ip(7), at(110_000)), None);
+    }
+
+    #[test]
+    fn who_has_moved_is_found_by_the_last_question() {
+        let mut cache = knows(7);
+        cache.lookup(ip(7), at(30_000));
+        let asked = (35_000..35_201).flat_map(|ms| all_due(&mut cache, at(ms)));
+        let asked: Vec<_> = asked.collect();
+        let ask = |mac| Due::Ask(ip(7), mac);
+        assert_eq!(asked, [ask(Some(A)), ask(Some(A)), ask(None)]);
+        cache.update(&says(7, B, true, true), false, at(35_201));
+        assert_eq!(cache.lookup(ip(7), at(35_201)), Some(B));
+    }
+
+    /// When a neighbour that is wanted at these milliseconds and does not answer is asked, and when it is said not to.
+    fn in_vain(end: i64, wanted: fn(i64) -> bool) -> (Vec<i64>, Vec<i64>) {
+        let mut cache = Cache::default();
+        let (mut asked, mut failed) = (Vec::new(), Vec::new());
+        for ms in 0..end {
+            if wanted(ms) {
+                assert!(cache.want(ip(7), false, at(ms)));
+            }
+            for due in all_due(&mut cache, at(ms)) {
+                match due {
+                    Due::Ask(..) => asked.push(ms),
+                    Due::Failed(_) => failed.push(ms),
+                }
+            }
+        }
+        (asked, failed)
+    }
+
+    /// RFC 1122, section 2.3.2.1, and RETRANS_TIMER of RFC 4861, section 10.
+    #[test]
+    fn who_does_not_answer_is_asked_once_a_second() {
+        let (asked, failed) = in_vain(5_000, |_| true);
+        assert_eq!(asked, [0, 100, 200, 1200, 2200, 3200, 4200]);
+        assert_eq!(failed, [500, 1500, 2500, 3500, 4500]);
+        let (asked, failed) = in_vain(5_000, |ms| ms % 600 == 0);
+        assert_eq!(asked, [0, 100, 200, 1200, 2200, 3200, 4200]);
+        assert_eq!(failed, [500, 1500, 2500, 3500, 4500]);
+        // Later it is asked at once, once; much later as for the first time.
+        let (asked, failed) = in_vain(5_000, |ms| ms % 3_000 == 0);
+        assert_eq!(asked, [0, 100, 200, 3000]);
+        assert_eq!(failed, [500, 3300]);
+        let (asked, _) = in_vain(11_000, |ms| ms % 10_000 == 0);
+        assert_eq!(asked, [0, 100, 200, 10_000, 10_100, 10_200]);
+    }
+
+    /// So is one that had answered before.
+    #[test]
+    fn who_answers_no_more_is_asked_once_a_second() {
+        let mut cache = knows(7);
+        cache.lookup(ip(7), at(30_000));
+        let mut asked = Vec::new();
+        for ms in 35_000..38_000 {
+            if cache.lookup(ip(7), at(ms)).is_none() {
+                assert!(cache.want(ip(7), false, at(ms)));
+            }
+            let due = all_due(&mut cache, at(ms));
+            asked.extend(due.iter().map(|due| (ms, *due)));
+        }
+        asked.retain(|(_, due)| *due != Due::Failed(ip(7)));
+        let times: Vec<_> = asked.iter().map(|(ms, _)| ms - 35_000).collect();
+        assert_eq!(times, [0, 100, 200, 1200, 2200]);
+    }
+
+    /// One more than may be asked for at once, all of them wanted each turn.
+    #[test]
+    fn who_gives_way_is_asked_no_more_often() {
+        let mut cache = Cache::default();
+        let mut asked = [0; INCOMPLETE + 1];
+        for ms in 0..10_000 {
+            for last in 0..=INCOMPLETE as u16 {
+                if cache.lookup(ip(last), at(ms)).is_none() {
+                    assert!(cache.want(ip(last), false, at(ms)));
+                }
+            }
+            for due in all_due(&mut cache, at(ms)) {
+                if let Due::Ask(address, _) = due {
+                    let place = (0..).position(|last| ip(last) == address).unwrap();
+                    asked[place] += 1;
+                }
+            }
+        }
+        assert!(asked.iter().all(|count| *count <= 12), "{asked:?}");
+        assert!(asked.contains(&12), "{asked:?}");
     }
 
     /// Neighbour discovery and ARP spoofing: nothing that was not asked for makes an entry.
@@ -392,6 +526,25 @@ mod tests {
         assert_eq!(cache.lookup(ip(7), at(0)), Some(A));
         cache.update(&says(7, [0xff; 6], true, true), false, at(0));
         assert_eq!(cache.lookup(ip(7), at(0)), Some(A));
+    }
+
+    /// A cluster's group, which is believed where it answers a question by ARP.
+    #[test]
+    fn an_answer_to_arp_may_name_a_group() {
+        const GROUP: MacAddress = [3, 0xbf, 10, 0, 0, 8];
+        let mut cache = Cache::default();
+        cache.want(ip(8), false, at(0));
+        cache.due(at(0));
+        for (mac, solicited) in [(GROUP, false), ([0; 6], true), ([0xff; 6], true)] {
+            cache.update(&says(8, mac, solicited, true), false, at(0));
+            assert_eq!(cache.lookup(ip(8), at(0)), None);
+        }
+        cache.update(&says(8, GROUP, true, true), false, at(0));
+        assert_eq!(cache.lookup(ip(8), at(0)), Some(GROUP));
+        // Nobody asks any more.
+        let other = [1, 0, 0x5e, 0, 0, 1];
+        cache.update(&says(8, other, true, true), false, at(0));
+        assert_eq!(cache.lookup(ip(8), at(0)), Some(GROUP));
     }
 
     /// RFC 4861, section 7.2.5, and its appendix C.
@@ -466,7 +619,7 @@ mod tests {
         for last in 100..200 {
             assert!(cache.want(ip(last), false, at(1)));
         }
-        assert_eq!(cache.0.len(), 1 + INCOMPLETE);
+        assert_eq!(cache.entries.len(), 1 + INCOMPLETE);
         assert_eq!(cache.lookup(ip(1), at(1)), Some(A));
         // The newest are asked for.
         assert!(cache.find(ip(199)).is_some() && cache.find(ip(100)).is_none());
@@ -484,7 +637,7 @@ mod tests {
         assert!(!cache.want(ip(99), false, at(9_999)));
         assert!(cache.want(ip(99), false, at(10_000)));
         assert!(cache.find(ip(0)).is_none() && cache.find(ip(1)).is_some());
-        assert_eq!(cache.0.len(), ENTRIES);
+        assert_eq!(cache.entries.len(), ENTRIES);
         // One that is not in use goes before one that is still asked for, the one that was used first.
         assert_eq!(cache.lookup(ip(1), at(15_000)), Some(A));
         assert!(cache.want(ip(98), false, at(22_000)));
@@ -511,8 +664,10 @@ mod tests {
                     3 => cache.confirm(ip(last), at(now)),
                     _ => _ = all_due(&mut cache, at(now)),
                 }
-                prop_assert!(cache.0.len() <= ENTRIES);
-                prop_assert!(cache.0.is_sorted_by(|a, b| a.address < b.address));
+                prop_assert!(cache.entries.len() <= ENTRIES);
+                prop_assert!(cache.entries.is_sorted_by(|a, b| a.address < b.address));
+                prop_assert!(cache.unanswered.len() <= ENTRIES);
+                prop_assert!(cache.unanswered.iter().all(|entry| !cache.has(entry.address)));
             }
         }
     }

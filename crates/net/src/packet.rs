@@ -55,9 +55,9 @@ pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     }
 }
 
-/// A MAC address of one station, as only such can be somebody's.
-pub(crate) fn is_station(mac: MacAddress) -> bool {
-    mac != [0; 6] && mac[0] & 1 == 0
+/// A MAC address that can be somebody's: of one station, or with `group` of several, but not of all.
+pub(crate) fn is_somebodys(mac: MacAddress, group: bool) -> bool {
+    mac != [0; 6] && (mac[0] & 1 == 0 || group && mac != BROADCAST)
 }
 
 /// An IPv4 address of one host.
@@ -90,6 +90,9 @@ pub(crate) enum IpVersion {
 pub(crate) struct Arp {
     /// An answer, not a request.
     pub reply: bool,
+    /// To this station's address on the link, not to many.
+    pub unicast: bool,
+    /// A group's perhaps in an answer, as clusters have it; else one station's.
     pub sender_mac: MacAddress,
     pub sender: Ipv4Addr,
     pub target: Ipv4Addr,
@@ -197,17 +200,18 @@ pub(crate) fn parse<'a>(frame: &Frame<'a>, station: &MacAddress) -> Option<Recei
     match be16(link, 12)? {
         ETHERTYPE_IPV4 => ipv4(frame.len, packet, unicast),
         ETHERTYPE_IPV6 => ipv6(frame.len, packet, unicast),
-        ETHERTYPE_ARP => arp(packet).map(Received::Arp),
+        ETHERTYPE_ARP => arp(packet, unicast).map(Received::Arp),
         _ => None,
     }
 }
 
 #[cold]
-fn arp(packet: &[u8]) -> Option<Arp> {
+fn arp(packet: &[u8], unicast: bool) -> Option<Arp> {
     let packet: &[u8; 28] = packet.first_chunk()?;
     let operation = be16(packet, 6)?;
     let arp = Arp {
         reply: operation == 2,
+        unicast,
         sender_mac: array(packet, 8)?,
         sender: be32(packet, 14)?.into(),
         target: be32(packet, 24)?.into(),
@@ -215,7 +219,7 @@ fn arp(packet: &[u8]) -> Option<Arp> {
     // A probe (RFC 5227) has no sender address.
     let sender = is_host(arp.sender) || arp.sender.is_unspecified() && !arp.reply;
     let valid = packet.starts_with(&ARP_IPV4) && matches!(operation, 1 | 2);
-    (valid && sender && is_station(arp.sender_mac)).then_some(arp)
+    (valid && sender && is_somebodys(arp.sender_mac, arp.reply)).then_some(arp)
 }
 
 #[inline(always)]

@@ -96,7 +96,9 @@ impl Interface {
             return None;
         }
         if let Some((address, claimed)) = &mut self.probe {
-            let probed_by_other = arp.sender.is_unspecified() && arp.target == *address;
+            // A probe to us alone is a switch's, which looks whether we are there: probes of others go to all.
+            let probed_by_other =
+                arp.sender.is_unspecified() && arp.target == *address && !arp.unicast;
             if arp.sender == *address || probed_by_other {
                 *claimed = Some(arp.sender_mac);
             }

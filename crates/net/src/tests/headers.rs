@@ -277,7 +277,12 @@ fn arp_is_read_from_those_that_can_be_there() {
     for operation in [1, 2] {
         assert_eq!(read(operation, SERVER_MAC, "224.0.0.1"), None);
         assert_eq!(read(operation, [0xff; 6], host), None);
+        assert_eq!(read(operation, [0; 6], host), None);
     }
+    // A cluster answers with the address of a group, and asks from a station's.
+    let group = [3, 0xbf, 10, 0, 0, 9];
+    assert_eq!(read(1, group, host), None);
+    assert_eq!(read(2, group, host), said(true, host));
     for operation in [0, 3] {
         assert_eq!(read(operation, SERVER_MAC, host), None);
     }

@@ -4,7 +4,7 @@ use super::forged::{Bench, arp, frame6, has, transport_checksum};
 use super::{CLIENT, CLIENT_MAC, CLIENT6, IpVersion, SERVER, SERVER_MAC, SERVER6};
 use crate::ipv6::ndisc::{NeighborAdvertisement, NeighborSolicitation};
 use crate::ipv6::{ALL_NODES, header, icmp, multicast_mac, solicited_node};
-use crate::packet::put;
+use crate::packet::{BROADCAST, put};
 use crate::{Engine, IpAddr, Ipv4Addr, Ipv4Cidr, Ipv4Config, Ipv6Addr, NetError, SocketAddr};
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -15,7 +15,7 @@ use wireboot_nic::{MacAddress, Nic, Offload, Receive, Transmit};
 use wireboot_tcp::{Duration, Instant};
 
 const EVIL_MAC: MacAddress = [2, 0, 0, 0, 0, 0x66];
-/// What is nobody's Ethernet address.
+/// What is nobody's Ethernet address: that of all, none, and groups.
 const NOBODY: [MacAddress; 5] = [
     [0xff; 6],
     [0; 6],
@@ -44,7 +44,12 @@ fn asking(version: IpVersion) -> Bench {
 fn an_answer_that_names_no_station_is_none() {
     for version in IpVersion::BOTH {
         let mut bench = asking(version);
-        for mac in NOBODY {
+        // An answer to ARP may name a group.
+        let wrong = match version {
+            IpVersion::V4 => 2,
+            IpVersion::V6 => NOBODY.len(),
+        };
+        for mac in NOBODY.into_iter().take(wrong) {
             let answer = bench.here(mac);
             bench.send(&answer);
             bench.run_until_idle();
@@ -53,6 +58,82 @@ fn an_answer_that_names_no_station_is_none() {
         let answer = bench.here(SERVER_MAC);
         bench.send(&answer);
         bench.run_until_idle();
+        assert_ne!(bench.us.port(), 0);
+    }
+}
+
+/// Microsoft's Network Load Balancing with multicast answers so.
+#[test]
+fn a_cluster_is_reached_by_the_group_that_its_answer_names() {
+    let (group, other) = ([3, 0xbf, 10, 0, 0, 2], [1, 0, 0x5e, 0, 0, 2]);
+    let mut bench = Bench::silent(IpVersion::V4);
+    bench.answers = false;
+    let socket = bench.stack.udp_on(5000);
+    let sent = |bench: &Bench, text: &[u8]| {
+        let frames = bench.heard.iter().filter(|frame| frame.ends_with(text));
+        let to = frames.map(|frame| MacAddress::try_from(&frame[..6]).unwrap());
+        to.collect::<Vec<_>>()
+    };
+    socket.send_to((SERVER, 69).into(), b"first").unwrap();
+    bench.run_until_idle();
+    // A request and an announcement are no answers.
+    bench.send(&arp(1, group, SERVER, CLIENT));
+    bench.send(&arp(1, group, SERVER, SERVER));
+    bench.run_until_idle();
+    assert!(sent(&bench, b"first").is_empty());
+    bench.send(&arp(2, group, SERVER, CLIENT));
+    bench.run_until_idle();
+    assert_eq!(sent(&bench, b"first"), [group]);
+    // Nobody has asked again.
+    bench.send(&arp(2, other, SERVER, CLIENT));
+    bench.run_until_idle();
+    socket.send_to((SERVER, 69).into(), b"second").unwrap();
+    bench.run_until_idle();
+    assert_eq!(sent(&bench, b"second"), [group]);
+}
+
+/// Questions for the Ethernet address of `host` that were heard.
+fn questions(bench: &Bench, host: IpAddr) -> usize {
+    let asks = |frame: &&Vec<u8>| match host {
+        IpAddr::V4(host) => frame[12..14] == [8, 6] && frame[38..42] == host.octets(),
+        IpAddr::V6(host) => {
+            frame.get(54) == Some(&135) && frame.get(62..78) == Some(&host.octets())
+        }
+    };
+    bench.heard.iter().filter(asks).count()
+}
+
+fn run_until(bench: &mut Bench, micros: i64) {
+    while bench.clock.now() < micros {
+        bench.clock.advance(10_000);
+        bench.turn();
+    }
+}
+
+/// While a connection waits for it. Switches that inspect ARP close the port of who asks 15 times in a second.
+#[test]
+fn a_silent_neighbour_is_asked_soon_and_then_once_a_second() {
+    for version in IpVersion::BOTH {
+        let mut bench = asking(version);
+        let host = version.server().ip();
+        for (until, asked) in [(0, 1), (150_000, 2), (1_000_000, 3)] {
+            run_until(&mut bench, until);
+            assert_eq!(questions(&bench, host), asked);
+        }
+        run_until(&mut bench, 10_000_000);
+        let asked = questions(&bench, host);
+        assert!((11..=13).contains(&asked), "{asked}");
+    }
+}
+
+#[test]
+fn a_neighbour_that_appears_late_is_found_within_a_second() {
+    for version in IpVersion::BOTH {
+        let mut bench = asking(version);
+        run_until(&mut bench, 3_000_000);
+        assert_eq!(bench.us.port(), 0);
+        bench.answers = true;
+        run_until(&mut bench, 4_050_000);
         assert_ne!(bench.us.port(), 0);
     }
 }
@@ -454,7 +535,7 @@ fn a_neighbour_that_does_not_answer_takes_along_what_waits_for_it_and_no_more() 
         };
         socket.send_to((stranger, 69).into(), b"first").unwrap();
         bench.run_until_idle();
-        // Asked five times, every 100 ms.
+        // Given up after half a second.
         for _ in 0..4 {
             bench.clock.advance(100_000);
             bench.turn();
@@ -689,18 +770,22 @@ fn datagrams_to_two_neighbours_by_turns_go_to_each() {
     }
 }
 
-/// RFC 5227, section 2.1.1: who has the address, and who probes it too.
+/// RFC 5227, section 2.1.1: who has the address, and who probes it too. Such a probe goes to all; to us alone it is that of a switch which
+/// looks whether we are there (Cisco's IP Device Tracking).
 #[test]
 fn who_claims_an_address_that_is_probed() {
     let (ours, other) = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, 8));
     let nobody = Ipv4Addr::UNSPECIFIED;
-    for (operation, sender, target, claims) in [
-        (1, ours, SERVER, true),
-        (2, ours, CLIENT, true),
-        (1, nobody, ours, true),
-        (1, nobody, other, false),
-        (1, other, ours, false),
-        (2, other, CLIENT, false),
+    for (operation, sender, target, to, claims) in [
+        (1, ours, SERVER, BROADCAST, true),
+        (1, ours, SERVER, CLIENT_MAC, true),
+        (2, ours, CLIENT, CLIENT_MAC, true),
+        (2, ours, CLIENT, BROADCAST, true),
+        (1, nobody, ours, BROADCAST, true),
+        (1, nobody, ours, CLIENT_MAC, false),
+        (1, nobody, other, BROADCAST, false),
+        (1, other, ours, BROADCAST, false),
+        (2, other, CLIENT, CLIENT_MAC, false),
     ] {
         let mut bench = Bench::silent(IpVersion::V4);
         let stack = bench.stack.clone();
@@ -710,7 +795,9 @@ fn who_claims_an_address_that_is_probed() {
             *out.borrow_mut() = Some(stack.arp_probe(ours).await);
         });
         bench.turn();
-        bench.send(&arp(operation, EVIL_MAC, sender, target));
+        let mut frame = arp(operation, EVIL_MAC, sender, target);
+        put(&mut frame, 0, to);
+        bench.send(&frame);
         bench.run_until_idle();
         for _ in 0..3 {
             bench.clock.advance(5_000);
@@ -720,7 +807,7 @@ fn who_claims_an_address_that_is_probed() {
         assert_eq!(
             *end.borrow(),
             Some(expected),
-            "{operation} {sender} {target}"
+            "{operation} {sender} {target} {to:?}"
         );
     }
 }
