@@ -77,7 +77,7 @@ pub(super) struct Transfer {
 pub(super) struct Trial {
     /// The last block of the trial.
     pub(super) end: u64,
-    /// [`Transfer::retransmissions`] when the trial began.
+    /// [`Transfer::retransmissions`] when the trial began, and those for a first block that took its time.
     pub(super) retransmissions: u64,
 }
 
@@ -355,6 +355,13 @@ impl Transfer {
     pub(super) fn timed_out(&mut self) {
         self.backed_off = Some((self.timeout() * 2).min(MAX_TIMEOUT));
         self.retransmissions += 1;
+        // A server that has to find the file, not a lost window: nothing of that has come.
+        if self.next == 1
+            && !self.gap
+            && let Some(trial) = &mut self.trial
+        {
+            trial.retransmissions += 1;
+        }
         self.again = true;
         self.narrow();
         // If our report of a gap was lost, what slides in now shall be reported, too.

@@ -1177,6 +1177,36 @@ fn three_round_trips_are_waited_for_on_trial_too() {
     }
 }
 
+/// A server may have to wait for its disk. What is missing behind a block has been lost.
+#[test]
+fn a_late_first_block_fails_no_trial() {
+    let late = || {
+        let mut transfer = midway();
+        transfer.begin_trial(true);
+        transfer.timed_out();
+        transfer.timed_out();
+        transfer
+    };
+    let mut transfer = late();
+    assert!(!transfer.trial_failed());
+    for number in 1..=3 {
+        block(&mut transfer, number, 3100);
+    }
+    assert!(!transfer.trial_failed());
+    transfer.timed_out();
+    assert!(transfer.trial_failed());
+    let mut transfer = late();
+    block(&mut transfer, 2, 3100);
+    assert!(transfer.trial_failed());
+    // The first block itself was lost.
+    let mut transfer = midway();
+    transfer.begin_trial(true);
+    block(&mut transfer, 2, 1);
+    transfer.timed_out();
+    assert_eq!(transfer.retransmissions, 2);
+    assert!(transfer.trial_failed());
+}
+
 #[test]
 fn a_repeated_block_is_answered_when_the_acknowledgement_was_lost() {
     let mut transfer = midway();
