@@ -4,7 +4,8 @@
 //! DISCOVER ->          repeated after 1, 2, 4, 8, 16 s
 //!          <- OFFER    complete: taken at once
 //!                      plain: taken after a short wait for a better one or for a proxy's
-//! REQUEST  ->          and an ARP probe of the address offered, again if the answer comes after it
+//! REQUEST  ->          and an ARP probe of the address offered, again if the answer comes after it;
+//!                      none where the firmware had that address
 //!          <- ACK      NAK or nothing: again from the start, with another server where one offers
 //!                      the address is taken: DECLINE, and the same
 //! REQUEST  -> 4011     only when the boot file is a boot server's or a proxy's to name
@@ -12,6 +13,9 @@
 //! ```
 //!
 //! On a quiet network the first byte of a file is asked for some 15 ms after the DISCOVER, all of them the ARP probe's.
+//!
+//! A DHCP server that does not say our class (option 60), a router for one, may name a file for other clients. What a proxy names goes
+//! before that, as with the firmware.
 
 mod lease;
 mod offers;
@@ -324,7 +328,15 @@ impl Client<'_> {
     /// Turns an offer into a lease.
     async fn obtain(&mut self, offer: &Offer) -> Result<Lease, DhcpError> {
         let (stack, offered) = (self.stack, offer.message.yiaddr);
-        let probing = async { (stack.arp_probe(offered).await, stack.now()) };
+        // The firmware held it a moment ago.
+        let ours = self.request.requested_address == Some(offered);
+        let probing = async {
+            let owner = match ours {
+                true => None,
+                false => stack.arp_probe(offered).await,
+            };
+            (owner, stack.now())
+        };
         let confirming = async { (self.confirm(offer).await, stack.now()) };
         let ((confirmed, acknowledged), (mut owner, probed)) =
             futures_util::future::join(confirming, probing).await;
@@ -337,18 +349,27 @@ impl Client<'_> {
         };
         let address = lease.address.address();
         // While a server took its time, somebody may have come.
-        if address != offered || owner.is_none() && acknowledged > probed {
+        if address != offered || !ours && owner.is_none() && acknowledged > probed {
             owner = stack.arp_probe(address).await;
         }
         if let Some(owner) = owner {
-            self.bootp
-                .broadcast(&self.decline_message(offer, address).emit());
-            self.stack.sleep(DECLINE_PAUSE).await;
-            return Err(DhcpError::AddressInUse {
-                server: offer.server,
-                address,
-                owner,
-            });
+            let router = lease.router.filter(|&router| router != address);
+            // A router or switch with local proxy ARP answers for all addresses.
+            if let Some(router) = router
+                && stack.arp_probe(router).await == Some(owner)
+            {
+                let owner = Mac(owner);
+                log::info!("{owner} answers ARP for other addresses too; taking the lease");
+            } else {
+                self.bootp
+                    .broadcast(&self.decline_message(offer, address).emit());
+                self.stack.sleep(DECLINE_PAUSE).await;
+                return Err(DhcpError::AddressInUse {
+                    server: offer.server,
+                    address,
+                    owner,
+                });
+            }
         }
         self.stack.configure(&lease.ipv4_config());
         // The acknowledgement has the last word, but there are servers that name the file in the offer alone.
@@ -361,23 +382,33 @@ impl Client<'_> {
             lease.proxy_offer = proxy.message.emit();
         }
         let mut guides: Vec<Offer> = alloc::vec![ack, offer.clone()];
-        guides.append(&mut self.proxies);
-        let file = guides
+        // Those that do not speak our class: they count last.
+        let mut plain = Vec::new();
+        if !guides
             .iter()
-            .find(|guide| matches!(self.guide(&guide.message), Some(Guide::File)));
+            .any(|guide| self.speaks_our_class(&guide.message))
+        {
+            core::mem::swap(&mut guides, &mut plain);
+        }
+        guides.append(&mut self.proxies);
         let mut asked = Ok(());
-        if let Some(guide) = file {
+        if let Some(guide) = guides.iter().find(|guide| self.names_file(guide)) {
             lease.set_boot_file(&guide.message, Some(guide.server));
         } else if self.request.want_boot_file {
             asked = self.ask_boot_servers(&mut lease, &guides).await;
         }
-        if lease.boot_file.is_none() && lease.unreadable_boot_file.is_none() {
-            let mut messages = guides.iter().map(|guide| &guide.message);
-            lease.unreadable_boot_file = messages.find_map(Message::unreadable_boot_file);
+        if lease.boot_file.is_none()
+            && let Some(guide) = plain.iter().find(|guide| self.names_file(guide))
+        {
+            lease.set_boot_file(&guide.message, Some(guide.server));
         }
-        // What is named and cannot be read says more than a boot server that does not answer.
-        if lease.unreadable_boot_file.is_none() {
-            asked?;
+        if lease.boot_file.is_none() && lease.unreadable_boot_file.is_none() {
+            let mut messages = guides.iter().chain(&plain).map(|guide| &guide.message);
+            lease.unreadable_boot_file = messages.find_map(Message::unreadable_boot_file);
+            // What is named and cannot be read says more than a boot server that does not answer.
+            if lease.unreadable_boot_file.is_none() {
+                asked?;
+            }
         }
         log::debug!("lease {} from {source}", lease.address);
         Ok(lease)

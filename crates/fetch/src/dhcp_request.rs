@@ -42,6 +42,8 @@ pub struct DhcpRequest {
     pub requested_address: Option<Ipv4Addr>,
     /// Whether the offer should name a boot file, and is worth a short wait for one that does.
     pub want_boot_file: bool,
+    /// Whether a proxy of DHCP over IPv4 has led the firmware here: it is waited for.
+    pub proxied: bool,
     /// How long to wait for an offer; `None`: 39 s, to outlast a switch port's spanning tree.
     pub patience: Option<Duration>,
 }

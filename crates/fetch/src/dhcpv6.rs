@@ -12,12 +12,13 @@
 //!                   <- REPLY
 //!
 //! INFORMATION-REQUEST ->       in its place where routers say so (flag O without M): addresses are their prefixes'
-//!                   <- REPLY
+//!                   <- REPLY       complete: taken at once
+//!                                  else taken after a short wait for a better one
 //! ```
 //!
-//! A router that commits may know of no boot file, while a boot server advertises one. The first SOLICIT leaves at once, before any router
-//! has been heard. Only messages from the link count, to this transaction and this client, and after a choice only those of the server
-//! chosen.
+//! A router that commits may know of no boot file, while a boot server advertises one. If that one gives no addresses, its boot file goes
+//! with another server's addresses, or with those of a router's prefix. The first SOLICIT leaves at once, before any router has been heard.
+//! Only messages from the link count, to this transaction and this client, and after a choice only those of the server chosen.
 
 mod client;
 mod lease;

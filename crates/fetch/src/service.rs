@@ -571,8 +571,9 @@ impl ServiceState {
     /// Waits for a router or an on-link prefix where there is only IPv6 and the host is beyond this link: a router advertisement tells of them.
     async fn routed(&self, host: &Host) {
         let alone = |leases: &Leases| leases.v6.is_some() && leases.v4.is_none();
+        let is_here = || matches!(*host, Host::Address(address) if self.stack.is_on_link(address));
         let end = self.stack.now() + ROUTER_PATIENCE;
-        while !is_link_local(host)
+        while !is_here()
             && alone(&self.leases.borrow())
             && !self.stack.has_ipv6_route()
             && self.stack.now() < end

@@ -183,18 +183,25 @@ pub fn take_lease_for(
     if origin.leases.have_version_of(server) {
         return adopt(fetcher, origin.leases.clone());
     }
-    ask(fetcher, origin, false, patience_with(origin, None))?;
+    let patience = patience_with(fetcher, origin, None);
+    ask(fetcher, origin, false, patience)?;
     fetcher.wait_for_lease(server)
 }
 
 /// What DHCP answers to a question for a boot file, without one where none is named.
 pub fn boot_leases(fetcher: &mut Fetcher, origin: &Origin) -> Result<Leases, Error> {
-    ask(fetcher, origin, true, patience_with(origin, None))
+    let patience = patience_with(fetcher, origin, None);
+    ask(fetcher, origin, true, patience)
 }
 
-/// How long DHCP is waited for that only says what to boot where the firmware has a lease.
-fn patience_with(origin: &Origin, without: Option<Duration>) -> Option<Duration> {
-    if origin.has_lease() {
+/// How long DHCP is waited for that only says what to boot where the firmware has a lease. On many cards, our start of it takes the link down,
+/// and the switch's port begins anew with its spanning tree: nobody has heard us then.
+fn patience_with(
+    fetcher: &mut Fetcher,
+    origin: &Origin,
+    without: Option<Duration>,
+) -> Option<Duration> {
+    if origin.has_lease() && !fetcher.network().link_was_down() {
         Some(PATIENCE_WITH_LEASE)
     } else {
         without
@@ -229,6 +236,12 @@ fn request(origin: &Origin, want_boot_file: bool, patience: Option<Duration>) ->
     } else {
         (7, VendorClass::Pxe)
     };
+    let proxied = origin.cached.as_ref().is_some_and(|cached| {
+        // Where no boot server has replied, iPXE shows the acknowledgement a second time.
+        let reply = cached.pxe_reply.as_ref();
+        let replied = reply.is_some_and(|reply| *reply != cached.dhcp_ack);
+        cached.station.is_ipv4() && (replied || cached.proxy_offer.is_some())
+    });
     DhcpRequest {
         architecture,
         uuid: smbios::system_uuid(),
@@ -241,6 +254,7 @@ fn request(origin: &Origin, want_boot_file: bool, patience: Option<Duration>) ->
             .as_ref()
             .map(|lease| lease.address.address()),
         want_boot_file,
+        proxied,
         patience,
     }
 }
@@ -280,7 +294,8 @@ pub fn by_dhcp(
     origin: &Origin,
     patience: Option<Duration>,
 ) -> Result<Choice, Error> {
-    let leases = ask_beyond(fetcher, origin, true, patience_with(origin, patience))?;
+    let patience = patience_with(fetcher, origin, patience);
+    let leases = ask_beyond(fetcher, origin, true, patience)?;
     let url = origin.named_by(&leases)?;
     Ok(Choice::Named { url })
 }

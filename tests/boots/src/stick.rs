@@ -48,3 +48,29 @@ pub(crate) fn with_a_router_alone(lab: &Lab) -> Result<()> {
     let _server = fixture.serve(&["--ra", "--no-dhcp", "--dns", "fd00:77::1"])?;
     fetches(&fixture, r"http://boot\.lab/wireboot\.conf")
 }
+
+/// The router gives the prefix alone, and says that there is no DHCPv6. Our server names the configuration, and gives no addresses.
+pub(crate) fn with_a_router_and_our_proxy(lab: &Lab) -> Result<()> {
+    let mut fixture = fixture(lab)?;
+    fixture.boot_from_stick(&boot_program()?)?;
+    let _router = servers::radvd_with(
+        lab,
+        "interface lab0 {\n    AdvSendAdvert on;\n    MaxRtrAdvInterval 30;\n    prefix fd00:77::/64 {\n    };\n};\n",
+    )?;
+    let _server = fixture.serve(&["--proxy"])?;
+    fetches(&fixture, r"http://\[fd00:77::1\]/wireboot\.conf")
+}
+
+/// Nobody tells of a prefix: the server is on the link of the address that it gives.
+pub(crate) fn without_a_router(lab: &Lab) -> Result<()> {
+    let mut fixture = fixture(lab)?;
+    fixture.boot_from_stick(&boot_program()?)?;
+    fixture.system.check("data.cpio")?;
+    let _server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
+    expect(
+        &mut machine,
+        r"wireboot: address fd00:77::[1-9a-f][0-9a-f]{3} \(DHCP\)",
+    )?;
+    fixture.fetched_right(&mut machine)
+}

@@ -152,8 +152,8 @@ impl Lease {
 
     /// Takes the boot file and its server from `message`, which came from `sender`.
     pub(super) fn set_boot_file(&mut self, message: &Message, sender: Option<Ipv4Addr>) {
+        self.unreadable_boot_file = message.unreadable_boot_file();
         let Some(file) = message.boot_file() else {
-            self.unreadable_boot_file = message.unreadable_boot_file();
             return;
         };
         self.boot_file = Some(file.to_owned());

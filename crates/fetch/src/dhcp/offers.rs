@@ -8,8 +8,8 @@ use wireboot_wire::dhcp::{Message, MessageType, PxeOptions, option};
 /// How long a plain offer waits for a better one. A proxy has no address to find and to probe, so it answers in a
 /// round trip or two, long before most DHCP servers; half a second covers a relay across a slow line, too.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long another server is waited for, when the one that has offered gave no lease before. A server that probes its address first takes as
-/// long.
+/// How long another server is waited for, when the one that has offered gave no lease before, and a proxy that the firmware has met. A
+/// server that probes its address first takes as long.
 const GRACE_OF_OTHERS: Duration = Duration::from_secs(2);
 /// Offers kept of one DISCOVER; more are dropped.
 const MAX_OFFERS: usize = 16;
@@ -67,6 +67,11 @@ impl Client<'_> {
             .is_some_and(|class| class.starts_with(self.request.vendor_class.prefix()))
     }
 
+    /// Whether the offer itself has the boot file's name.
+    pub(super) fn names_file(&self, offer: &Offer) -> bool {
+        matches!(self.guide(&offer.message), Some(Guide::File))
+    }
+
     /// How `message` leads to a boot file, if it does.
     pub(super) fn guide(&self, message: &Message) -> Option<Guide> {
         let file = message.boot_file().map(|_| Guide::File);
@@ -97,12 +102,15 @@ impl Client<'_> {
 
     /// True if taking `offer` leads to all that was asked for.
     pub(super) fn complete(&self, offer: &Offer) -> bool {
+        let guides = |offer: &Offer| self.guide(&offer.message).is_some();
         !self.request.want_boot_file
-            || self.guide(&offer.message).is_some()
-            || self
-                .proxies
-                .iter()
-                .any(|proxy| self.guide(&proxy.message).is_some())
+            || guides(offer) && !self.awaits_proxy(offer)
+            || self.proxies.iter().any(guides)
+    }
+
+    /// Whether a proxy that the firmware has met may lead to another file than `offer` does.
+    fn awaits_proxy(&self, offer: &Offer) -> bool {
+        self.request.proxied && !self.speaks_our_class(&offer.message)
     }
 
     /// Whether the server of `offer` gave no lease for an earlier one.
@@ -110,8 +118,8 @@ impl Client<'_> {
         self.failed.contains(&offer.server)
     }
 
-    /// Gathers offers until there is one to take. Beside that of a server that has failed, another's is waited for longer. `None` if there is
-    /// none at `end`.
+    /// Gathers offers until there is one to take. Beside that of a server that has failed, another's is waited for longer, and so is a
+    /// proxy that the firmware has met. `None` if there is none at `end`.
     pub(super) async fn select(&mut self, mut end: Instant) -> Option<Offer> {
         // Earlier DISCOVERs' offers would have been taken then.
         let mut waits: Option<Duration> = None;
@@ -122,7 +130,7 @@ impl Client<'_> {
                 true => continue,
                 // What else has come already may be better still.
                 false if good.clone().any(|offer| self.complete(offer)) => Duration::ZERO,
-                false if good.next().is_some() => GRACE,
+                false if good.any(|offer| !self.awaits_proxy(offer)) => GRACE,
                 false => GRACE_OF_OTHERS,
             };
             if waits.is_none_or(|waits| grace < waits) {

@@ -25,6 +25,7 @@ fn wish() -> DhcpRequest {
         user_class: "wireboot".into(),
         requested_address: None,
         want_boot_file: true,
+        proxied: false,
         patience: None,
     }
 }
@@ -327,6 +328,97 @@ fn a_proxy_adds_its_boot_file() {
         );
         assert!(micros < proxy_delay + 50_000, "{micros} us");
     }
+}
+
+#[test]
+fn a_proxy_goes_before_a_server_that_does_not_speak_its_class() {
+    /// What the proxy names in its offer and on port 4011, whether the server's offer speaks the class, and what is booted.
+    type Case = (&'static str, Option<&'static [u8]>, bool, &'static str);
+    let cases: [Case; 5] = [
+        ("loader.efi", None, false, "loader.efi"),
+        ("", Some(b"loader.efi"), false, "loader.efi"),
+        ("", None, false, "router.efi"),
+        // What is not text is no file.
+        ("", Some(b"caf\xe9"), false, "router.efi"),
+        ("loader.efi", None, true, "router.efi"),
+    ];
+    for (offered, named, speaks, file) in cases {
+        let (lease, _) = simply(|datagram, message| {
+            if datagram.destination.port() == PXE_PORT {
+                let Some(named) = named else {
+                    return vec![];
+                };
+                let mut reply = Message::reply(MessageType::Ack, message);
+                reply.file = named.to_vec();
+                return vec![datagram.answer(reply.emit())];
+            }
+            let discover = message.message_type() == Some(MessageType::Discover);
+            let mut answers = vec![];
+            if discover {
+                answers.push(from(&with_file(proxy_reply(message), offered)));
+            }
+            if chosen(message, SERVER) {
+                let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "router.efi");
+                if speaks && discover {
+                    reply.options.set(option::VENDOR_CLASS, "PXEClient");
+                }
+                answers.push(sent_by(SERVER, &reply, 5000));
+            }
+            answers
+        });
+        let lease = lease.unwrap();
+        assert_eq!(lease.boot_file.as_deref(), Some(file));
+        assert_eq!(lease.unreadable_boot_file, None);
+        let server = if file == "router.efi" { SERVER } else { PROXY };
+        assert_eq!(lease.next_server, Some(server));
+    }
+}
+
+#[test]
+fn a_proxy_that_the_firmware_has_met_is_waited_for() {
+    let late = Some(1_500_000);
+    // When the proxy's offer comes; what the server names, and whether it speaks the class. What is booted, and after how many ms.
+    for (proxied, proxy, named, speaks, file, millis) in [
+        (true, late, "router.efi", false, "loader.efi", 1500),
+        (true, late, "", false, "loader.efi", 1500),
+        (true, late, "router.efi", true, "router.efi", 0),
+        (true, Some(0), "router.efi", false, "loader.efi", 0),
+        (true, None, "router.efi", false, "router.efi", 2000),
+        (false, late, "router.efi", false, "router.efi", 0),
+    ] {
+        let wish = DhcpRequest { proxied, ..wish() };
+        let (lease, micros) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
+            let mut answers = vec![];
+            if let Some(delay) = proxy
+                && message.message_type() == Some(MessageType::Discover)
+            {
+                let offer = with_file(proxy_reply(message), "loader.efi");
+                answers.push(sent_by(PROXY, &offer, delay));
+            }
+            if chosen(message, SERVER) {
+                let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), named);
+                if speaks {
+                    reply.options.set(option::VENDOR_CLASS, "PXEClient");
+                }
+                answers.push(from(&reply));
+            }
+            answers
+        });
+        assert_eq!(lease.unwrap().boot_file.as_deref(), Some(file));
+        let time = micros / 1000;
+        assert!((millis..millis + 100).contains(&time), "{micros} us");
+    }
+    // Where no boot file is wanted, nobody is.
+    let wish = DhcpRequest {
+        proxied: true,
+        want_boot_file: false,
+        ..wish()
+    };
+    let (lease, micros) = discovered(LinkConfig::default(), 1, &[], wish, |_, message| {
+        vec![from(&lease_reply(SERVER, ADDRESS, message))]
+    });
+    assert!(lease.is_ok());
+    assert!(micros < 50_000, "{micros} us");
 }
 
 #[test]
@@ -747,21 +839,15 @@ fn an_address_in_use_is_declined() {
     let taken = ADDRESS;
     let free = Ipv4Addr::new(10, 0, 0, 101);
     let mut declined = vec![];
-    let (lease, _) = discovered(
-        LinkConfig::default(),
-        1,
-        &[SERVER, taken],
-        wish(),
-        |_, message| {
-            if message.message_type() == Some(MessageType::Decline) {
-                assert_eq!(message.options.address(option::SERVER_ID), Some(SERVER));
-                declined.extend(message.options.address(option::REQUESTED_ADDRESS));
-                return vec![];
-            }
-            let address = if declined.is_empty() { taken } else { free };
-            vec![from(&with_file(lease_reply(SERVER, address, message), "f"))]
-        },
-    );
+    let (lease, _) = discovered(LinkConfig::default(), 1, &[taken], wish(), |_, message| {
+        if message.message_type() == Some(MessageType::Decline) {
+            assert_eq!(message.options.address(option::SERVER_ID), Some(SERVER));
+            declined.extend(message.options.address(option::REQUESTED_ADDRESS));
+            return vec![];
+        }
+        let address = if declined.is_empty() { taken } else { free };
+        vec![from(&with_file(lease_reply(SERVER, address, message), "f"))]
+    });
     assert_eq!(lease.unwrap().address.address(), free);
     assert_eq!(declined, [taken]);
     // Its server is no worse for that than another one, which names no file.
@@ -770,7 +856,7 @@ fn an_address_in_use_is_declined() {
         discovered(
             LinkConfig::default(),
             1,
-            &[SERVER, taken],
+            &[taken],
             wish(),
             move |_, message| {
                 declined |= message.message_type() == Some(MessageType::Decline);
@@ -811,7 +897,7 @@ fn the_address_that_is_acknowledged_is_probed() {
         discovered(
             LinkConfig::default(),
             1,
-            &[SERVER, taken],
+            &[taken],
             wish(),
             |_, message| match message.message_type() {
                 Some(MessageType::Discover) => {
@@ -839,6 +925,58 @@ fn the_address_that_is_acknowledged_is_probed() {
     let (lease, micros) = answered(free, free, 200_000);
     assert!(lease.is_ok());
     assert!((215_000..225_000).contains(&micros), "{micros} us");
+}
+
+#[test]
+fn the_address_that_the_firmware_had_is_not_probed() {
+    let other = Ipv4Addr::new(10, 0, 0, 101);
+    let answered = |acknowledged, wait| {
+        let wish = DhcpRequest {
+            requested_address: Some(ADDRESS),
+            ..wish()
+        };
+        discovered(
+            LinkConfig::default(),
+            1,
+            &[ADDRESS, other],
+            wish,
+            |_, message| {
+                let (address, micros) = match message.message_type() {
+                    Some(MessageType::Discover) => (ADDRESS, 0),
+                    Some(MessageType::Request) => (acknowledged, wait),
+                    _ => return vec![],
+                };
+                let reply = with_file(lease_reply(SERVER, address, message), "f");
+                vec![sent_by(SERVER, &reply, micros)]
+            },
+        )
+    };
+    // However long the acknowledgement takes.
+    for wait in [0, 200_000] {
+        let (lease, micros) = answered(ADDRESS, wait);
+        assert_eq!(lease.unwrap().address.address(), ADDRESS);
+        assert!((wait..wait + 14_000).contains(&micros), "{micros} us");
+    }
+    let (lease, _) = answered(other, 0);
+    assert!(matches!(
+        lease.unwrap_err(),
+        DhcpError::AddressInUse { address, .. } if address == other
+    ));
+}
+
+#[test]
+fn who_answers_arp_for_the_router_too_uses_no_address() {
+    // What the router's address is. Of itself alone, it says nothing.
+    for (router, is_taken) in [(SERVER, false), (ADDRESS, true)] {
+        let hosts = [SERVER, ADDRESS];
+        let (lease, _) = discovered(LinkConfig::default(), 1, &hosts, wish(), |_, message| {
+            let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "f");
+            reply.options.set_addresses(option::ROUTERS, &[router]);
+            vec![from(&reply)]
+        });
+        let in_use = matches!(lease, Err(DhcpError::AddressInUse { .. }));
+        assert_eq!((in_use, lease.is_ok()), (is_taken, !is_taken));
+    }
 }
 
 #[test]

@@ -27,8 +27,8 @@ const REQUESTS: u32 = 3;
 const DECLINES: u32 = 4;
 /// Messages without an answer after which an address by a router's prefix is all that there is.
 const MESSAGES: u32 = 3;
-/// How long an advertisement without a boot file waits for a better one, and a router that knows of no server for one that is
-/// there all the same.
+/// How long an advertisement or a Reply with information waits for one that names a boot file, where it names none itself, and a router
+/// that knows of no server for one that is there all the same.
 const GRACE: Duration = Duration::from_millis(500);
 /// How long it all may take, unless the caller says: to outlast a switch port's spanning tree.
 const PATIENCE: Duration = Duration::from_secs(39);
@@ -66,7 +66,7 @@ pub(super) struct Client {
     solicit: Retransmission,
     other: Retransmission,
     offers: Offers,
-    /// When the best of them is taken.
+    /// When the best of them is taken, or the Reply that is kept for want of one with a boot file.
     choice: Option<Instant>,
     /// The DUID of the server that has given addresses.
     giver: Vec<u8>,
@@ -154,11 +154,8 @@ impl Client {
                 let advertised = offer.lease.clone();
                 self.replied(source, server, (options, bytes), Some(&advertised), now);
             }
-            (Exchange::InformationRequest, MessageType::Reply) => {
-                if let Some(lease) = self.read(source, options) {
-                    let addresses = Vec::new();
-                    self.over(Lease6 { addresses, ..lease }, bytes);
-                }
+            (Exchange::InformationRequest | Exchange::Over(_), MessageType::Reply) => {
+                self.informed(source, (options, bytes), now);
             }
             _ => {}
         }
@@ -221,6 +218,7 @@ impl Client {
         if lease.addresses.is_empty() {
             if lease.boot_file.is_some() {
                 lease.proxy_offer = raw.to_vec();
+                lease.discover.clone_from(&self.discover);
                 self.offers.proxy.get_or_insert(lease);
             } else {
                 self.association_refused(source, options);
@@ -268,11 +266,34 @@ impl Client {
         }
     }
 
+    /// A Reply to the Information-request. One without a boot file is kept, and waits for one that names it: a home router may tell of
+    /// name servers alone.
+    fn informed(&mut self, source: Ipv6Addr, (options, raw): (Options<'_>, &[u8]), now: Instant) {
+        let Some(mut lease) = self.read(source, options) else {
+            return;
+        };
+        lease.addresses.clear();
+        if let Some(proxy) = &self.offers.proxy {
+            lease.or_boot_file_of(proxy);
+        }
+        let waits = self.want_boot_file && lease.boot_file.is_none();
+        if let Exchange::Over(kept) = &mut self.exchange {
+            if waits || self.choice.is_none() {
+                return;
+            }
+            lease.dns.append(&mut kept.dns);
+            lease.search.append(&mut kept.search);
+        }
+        self.over(lease, raw);
+        self.choice = waits.then_some(now + GRACE);
+    }
+
     /// There is a lease, by the Reply `raw`.
     fn over(&mut self, mut lease: Lease6, raw: &[u8]) {
         lease.ack = raw.to_vec();
         lease.discover.clone_from(&self.discover);
         self.exchange = Exchange::Over(lease);
+        self.choice = None;
     }
 
     /// Neighbours have these addresses of the lease. The server gets a DECLINE (section 18.2.8), then it is asked again.
@@ -382,13 +403,17 @@ impl Client {
         if let Exchange::Over(lease) = &self.exchange
             && (slaac || !lease.addresses.is_empty())
         {
-            return Some(Outcome::Lease(Box::new(lease.clone())));
+            let taken = self.choice.is_none_or(|choice| now >= choice);
+            return taken.then(|| Outcome::Lease(Box::new(lease.clone())));
         }
         let alone = self.unmanaged.is_some_and(|since| now >= since + GRACE);
         // With an address there is something to boot with; a few messages are enough then.
         let silent = self.messages >= MESSAGES && now >= self.timer().next;
         if slaac && (alone || silent || now >= self.end) {
-            return Some(Outcome::Lease(Box::new(Lease6::new(LeaseSource::Dhcp))));
+            // A server without addresses may have named the boot file.
+            let proxy = self.offers.proxy.clone();
+            let lease = proxy.unwrap_or_else(|| Lease6::new(LeaseSource::Dhcp));
+            return Some(Outcome::Lease(Box::new(lease)));
         }
         (now >= self.end).then(|| {
             let silence = Dhcp6Error::NoAnswer {

@@ -488,6 +488,7 @@ fn who_waits_for_a_lease_does_so_until_nobody_has_answered() {
         user_class: "wireboot".to_string(),
         requested_address: None,
         want_boot_file: false,
+        proxied: false,
         patience: Some(Duration::from_secs(2)),
     };
     let command = Command::Dhcp { job: 9, request };

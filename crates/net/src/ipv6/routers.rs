@@ -37,7 +37,10 @@ pub(crate) struct Routers {
     mac: MacAddress,
     nic_mtu: u16,
     routers: Vec<Router>,
+    /// Until `told`, what [`Self::given`] supposes.
     on_link: TimedList<(Ipv6Addr, u8)>,
+    /// A router or a prefix was heard of.
+    told: bool,
     pub dns: TimedList<Ipv6Addr>,
     pub search: TimedList<String>,
     /// Destination and the first hop to it.
@@ -59,6 +62,7 @@ impl Routers {
             nic_mtu,
             routers: Vec::new(),
             on_link: TimedList::new(PREFIXES),
+            told: false,
             dns: TimedList::new(SERVERS),
             search: TimedList::new(NAMES),
             redirects: Vec::new(),
@@ -78,6 +82,10 @@ impl Routers {
         let mtu = said.mtu.and_then(|mtu| u16::try_from(mtu).ok());
         let possible = icmp::MIN_MTU..=self.nic_mtu;
         self.mtu = mtu.filter(|mtu| possible.contains(mtu)).or(self.mtu);
+        if !self.told && (said.router_lifetime != 0 || !said.prefixes.is_empty()) {
+            self.told = true;
+            self.on_link = TimedList::new(PREFIXES);
+        }
         self.heard_router(source, said, now);
         for prefix in &said.prefixes {
             let of_use = !prefix.prefix.is_unicast_link_local() && !prefix.prefix.is_multicast();
@@ -115,6 +123,15 @@ impl Routers {
             Some(known) => *known = router,
             None if room => self.routers.push(router),
             None => {}
+        }
+    }
+
+    /// DHCPv6 has given `address`. That implies no prefix (RFC 5942, section 4), but a network may have no router advertisements and a
+    /// boot server on the link. As the last resort, where all would be unreachable otherwise, the /64 of the address counts as on the link,
+    /// until a router or a prefix is heard of.
+    pub(crate) fn given(&mut self, address: Ipv6Addr, now: Instant) {
+        if !self.told {
+            self.on_link.hear((address, 64), u32::MAX, now);
         }
     }
 
@@ -163,10 +180,10 @@ impl Routers {
             .map(|router| router.address)
     }
 
-    /// Whether there is a router, or a prefix on the link: more than link-local addresses can be reached.
+    /// Whether there is a router, or a prefix on the link that one has told: more than link-local addresses can be reached.
     pub(crate) fn has_route(&self, now: Instant) -> bool {
         let routers = || self.routers.iter().any(|router| now < router.until);
-        self.on_link.iter(now).next().is_some() || routers()
+        self.told && (self.on_link.iter(now).next().is_some() || routers())
     }
 
     /// The link's MTU in bytes: what a router has said, else the NIC's.
@@ -367,6 +384,48 @@ mod tests {
         };
         routers.heard(router(1), &said, at(20));
         assert!(routers.has_route(at(24)) && !routers.has_route(at(25)));
+    }
+
+    /// The last resort of RFC 5942's hosts: no router and no prefix was ever heard of.
+    #[test]
+    fn the_network_of_an_address_is_on_the_link_while_nobody_tells_of_one() {
+        let prefix = |on_link| PrefixInformation {
+            prefix: ip("2001:db8::"),
+            prefix_len: 64,
+            on_link,
+            autonomous: false,
+            valid_lifetime: 5,
+            preferred_lifetime: 0,
+        };
+        let with = |prefixes, router_lifetime| RouterAdvertisement {
+            managed: true,
+            prefixes,
+            ..lives(router_lifetime)
+        };
+        let (near, local) = (ip("fd00::1"), ip("fd00:0:0:2::1"));
+        for (said, beyond) in [
+            (with(vec![], 10), Some(router(1))),
+            (with(vec![prefix(true)], 0), None),
+            (with(vec![prefix(false)], 0), None),
+        ] {
+            let mut routers = routers();
+            assert_eq!(hop(&routers, "fd00::1", 0), None);
+            for address in ["fd00::ffff:1:2:3", "fd00:0:0:2::1000"] {
+                routers.given(ip(address), at(0));
+            }
+            // One who is no router and tells of no prefix.
+            routers.heard(router(2), &with(vec![], 0), at(1));
+            assert_eq!(hop(&routers, "fd00::1", 1_000_000), Some(near));
+            assert_eq!(hop(&routers, "fd00:0:0:2::1", 1), Some(local));
+            assert_eq!(hop(&routers, "fd00:0:0:1::1", 1), None);
+            assert_eq!(hop(&routers, "2001:db8::1", 1), None);
+            assert!(!routers.has_route(at(1)), "routers are waited for");
+            routers.heard(router(1), &said, at(2));
+            routers.given(ip("fd00::1000"), at(3));
+            assert_eq!(hop(&routers, "fd00::1", 3), beyond);
+            // Not even when what was heard of has ended.
+            assert_eq!(hop(&routers, "fd00::1", 20), None);
+        }
     }
 
     #[test]

@@ -152,6 +152,7 @@ impl Slaac {
             self.addresses.remove(place);
         }
         self.push(address, Origin::Dhcp, None, None);
+        self.routers.given(address, now);
         true
     }
 

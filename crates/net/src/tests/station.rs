@@ -1,9 +1,9 @@
 //! What a station tells of itself.
 
-use super::forged::Bench;
-use super::{CLIENT, CLIENT_MAC, IpVersion, SERVER};
-use crate::{Ipv4Cidr, Ipv4Config};
-use core::net::IpAddr;
+use super::forged::{Bench, has};
+use super::{CLIENT, CLIENT_MAC, IpVersion, SERVER, SERVER_MAC};
+use crate::{Ipv4Cidr, Ipv4Config, Ipv6Addr, NetError};
+use core::net::{IpAddr, SocketAddr};
 use std::vec::Vec;
 
 #[test]
@@ -58,6 +58,34 @@ fn who_is_on_the_link_is_told_by_the_prefix() {
         assert!(stack.is_on_link(here.parse().unwrap()));
         assert!(!stack.is_on_link(far.parse().unwrap()));
     }
+}
+
+/// A network without router advertisements, and a server on its link.
+#[test]
+fn without_a_router_a_host_near_our_address_is_asked_for_on_the_link() {
+    let mut bench = Bench::silent(IpVersion::V6);
+    let [ours, near, far]: [Ipv6Addr; 3] =
+        ["fd00::1000", "fd00::1", "fd00:0:0:1::1"].map(|text| text.parse().unwrap());
+    let socket = bench.stack.udp_on(5000);
+    let to = SocketAddr::new(near.into(), 69);
+    assert_eq!(socket.send_to(to, b"hello"), Err(NetError::Unreachable));
+    assert!(bench.stack.add_ipv6(ours));
+    bench.run_until_idle();
+    // The address is settled.
+    bench.clock.advance(30_000);
+    bench.run_until_idle();
+    assert_eq!(bench.stack.source(near.into()), Some(ours.into()));
+    assert_eq!(bench.stack.source(far.into()), None);
+    // A router may still tell of the way there.
+    assert!(bench.stack.is_on_link(near.into()) && !bench.stack.has_ipv6_route());
+    socket.send_to(to, b"hello").unwrap();
+    bench.run_until_idle();
+    bench.send(&has(near.into(), SERVER_MAC));
+    bench.run_until_idle();
+    let mut frames = bench.heard.iter();
+    let sent = frames.find(|frame| frame.ends_with(b"hello")).unwrap();
+    assert_eq!(sent[..6], SERVER_MAC);
+    assert_eq!(sent[22..38], ours.octets());
 }
 
 #[test]

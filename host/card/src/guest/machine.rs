@@ -149,6 +149,7 @@ impl<'a> Machine<'a> {
             user_class: "wireboot".to_owned(),
             requested_address: None,
             want_boot_file: false,
+            proxied: false,
             patience: Some(wireboot_net::Duration::from_micros(micros(patience))),
         };
         self.tell(Command::Dhcp { job, request });

@@ -35,6 +35,7 @@ fn request() -> DhcpRequest {
         user_class: "wireboot".into(),
         requested_address: None,
         want_boot_file: true,
+        proxied: false,
         patience: None,
     }
 }
@@ -575,10 +576,7 @@ fn the_best_advertisement_is_taken() {
 
 #[test]
 fn a_server_without_addresses_may_name_the_boot_file() {
-    let proxy = Reply {
-        addresses: vec![],
-        ..advertise().url().from(OTHER_DUID)
-    };
+    let proxy = proxy();
     for first in [true, false] {
         let mut bench = Bench::new(&request());
         if first {
@@ -985,6 +983,129 @@ fn an_address_by_a_routers_prefix_is_enough_where_there_is_no_server() {
         assert_eq!(bench.until(60_000), Some(bare.clone()));
         assert!(time.contains(&bench.now), "{} ms", bench.now);
     }
+}
+
+/// A server without addresses that names the boot file.
+fn proxy() -> Reply {
+    Reply {
+        addresses: vec![],
+        ..advertise().url().from(OTHER_DUID)
+    }
+}
+
+#[test]
+fn a_boot_file_that_was_advertised_goes_with_an_address_by_a_routers_prefix() {
+    // What the router says, and when that is all that comes: at once, or when nobody has answered three messages.
+    for (managed, other, time) in [
+        (false, false, 500..501),
+        (true, true, 5_800..9_000),
+        (false, true, 2_500..4_000),
+    ] {
+        let mut bench = Bench::new(&request());
+        bench.slaac = true;
+        bench.hear(OTHER, &proxy());
+        bench.client.router(managed, other, at(0));
+        let Some(Outcome::Lease(lease)) = bench.until(60_000) else {
+            panic!("no lease");
+        };
+        assert!(time.contains(&bench.now), "{} ms", bench.now);
+        assert_eq!(lease.addresses, Vec::<Ipv6Addr>::new());
+        assert_eq!(lease.boot_file.as_deref(), Some(URL));
+        assert_eq!(lease.dns, [SERVER, ADDRESS]);
+        assert_eq!(lease.server, Some(OTHER));
+        assert_eq!(lease.discover, bench.sent[0].1);
+        let offer = Message::parse(&lease.proxy_offer).unwrap();
+        assert_eq!(offer.options.server_id(), Some(&OTHER_DUID[..]));
+    }
+}
+
+/// A client that asks for information, since 20 ms.
+fn asking_for_information(request: &DhcpRequest) -> Bench {
+    let mut bench = Bench::new(request);
+    bench.now = 20;
+    bench.client.router(false, true, at(20));
+    bench.turn();
+    assert_eq!(bench.last().kind, MessageType::InformationRequest);
+    bench
+}
+
+#[test]
+fn information_without_a_boot_file_waits_for_one() {
+    let plain = Reply {
+        addresses: vec![],
+        ..reply().from(OTHER_DUID)
+    };
+    // A boot server answers later; the name servers of both are known.
+    let mut bench = asking_for_information(&request());
+    bench.slaac = true;
+    bench.hear(OTHER, &plain);
+    assert_eq!(bench.until(300), None);
+    bench.hear(OTHER, &plain);
+    bench.hear(SERVER, &reply().url());
+    let lease = bench.lease();
+    assert_eq!(lease.addresses, Vec::<Ipv6Addr>::new());
+    assert_eq!(lease.boot_file.as_deref(), Some(URL));
+    assert_eq!(lease.server, Some(SERVER));
+    assert_eq!(lease.dns, [SERVER, ADDRESS, SERVER, ADDRESS]);
+    let ack = Message::parse(&lease.ack).unwrap();
+    assert_eq!(ack.options.server_id(), Some(&DUID[..]));
+    // What comes behind one that names the file counts for nothing.
+    let other = Reply {
+        url: Some("http://[2001:db8::2]/x"),
+        ..plain.clone()
+    };
+    bench.hear(OTHER, &other);
+    bench.hear(OTHER, &plain);
+    assert_eq!(bench.lease(), lease);
+    // None does: the first is the lease. Others make it no later, and nothing is sent.
+    let mut bench = asking_for_information(&request());
+    bench.slaac = true;
+    bench.hear(OTHER, &plain);
+    assert_eq!(bench.until(400), None);
+    bench.hear(SERVER, &plain);
+    assert_eq!(bench.until(519), None);
+    let Some(Outcome::Lease(lease)) = bench.until(520) else {
+        panic!("no lease");
+    };
+    assert_eq!((&lease.boot_file, lease.server), (&None, Some(OTHER)));
+    assert_eq!(lease.dns, [SERVER, ADDRESS]);
+    assert_eq!(bench.sent.len(), 2);
+    // Where none is wanted, or a server without addresses has advertised one, nobody waits.
+    let mut bench = asking_for_information(&plain_request());
+    bench.slaac = true;
+    bench.hear(OTHER, &plain);
+    assert_eq!(bench.lease().boot_file, None);
+    let mut bench = Bench::new(&request());
+    bench.slaac = true;
+    bench.hear(OTHER, &proxy());
+    bench.client.router(false, true, at(0));
+    bench.turn();
+    bench.hear(SERVER, &plain);
+    let lease = bench.lease();
+    assert_eq!(lease.boot_file.as_deref(), Some(URL));
+    assert_eq!(lease.server, Some(SERVER));
+    assert!(!lease.proxy_offer.is_empty());
+}
+
+/// Three messages were in vain, and the fourth would leave meanwhile.
+#[test]
+fn information_that_comes_late_is_kept_all_the_same() {
+    let plain = Reply {
+        addresses: vec![],
+        ..reply()
+    };
+    let mut bench = asking_for_information(&request());
+    assert_eq!(bench.until(10_000), None);
+    let (fourth, _) = bench.sent[3];
+    let mut bench = asking_for_information(&request());
+    assert_eq!(bench.until(fourth - 100), None);
+    assert_eq!(bench.sent.len(), 3);
+    bench.hear(SERVER, &plain);
+    bench.slaac = true;
+    assert_eq!(bench.until(fourth + 399), None);
+    assert!(bench.until(fourth + 400).is_some());
+    assert_eq!(bench.lease().dns, [SERVER, ADDRESS]);
+    assert_eq!(bench.sent.len(), 3);
 }
 
 #[test]

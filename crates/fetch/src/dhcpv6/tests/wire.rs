@@ -279,6 +279,21 @@ fn a_router_alone_gives_an_address() {
     assert!((500_000..600_000).contains(&micros), "{micros} us");
 }
 
+/// As `wireboot serve --proxy` is, beside a router alone.
+#[test]
+fn a_router_gives_an_address_and_a_server_without_addresses_the_rest() {
+    let replies = vec![(MessageType::Solicit, proxy())];
+    let (result, micros, network) = asked(Some(0), replies, request());
+    let lease = result.unwrap().v6.unwrap();
+    assert_eq!(lease.boot_file.as_deref(), Some(URL));
+    let [address] = lease.addresses[..] else {
+        panic!("{:?}", lease.addresses);
+    };
+    assert_eq!(address.octets()[..8], PREFIX.octets()[..8]);
+    assert!((500_000..600_000).contains(&micros), "{micros} us");
+    assert_eq!(network.kinds, [MessageType::Solicit]);
+}
+
 #[test]
 fn two_silent_versions_are_both_told() {
     let (result, _, _) = asked(None, vec![], request());

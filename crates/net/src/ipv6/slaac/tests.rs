@@ -222,6 +222,23 @@ fn addresses_by_dhcp() {
     assert_eq!(addresses(&slaac, 20).len(), 4);
 }
 
+#[test]
+fn a_network_without_routers_is_that_of_the_address_by_dhcp() {
+    let mut slaac = start();
+    let (near, far) = (ip("fd00::1"), ip("fd00:0:0:1::1"));
+    let hops = |slaac: &Slaac| [near, far].map(|to| slaac.routers.next_hop(to, at(1)));
+    assert_eq!(hops(&slaac), [None, None]);
+    // None that a station can have.
+    assert!(!slaac.add(NOBODY, at(0)));
+    assert!(slaac.add(ip("fd00::1000"), at(0)));
+    assert_eq!(hops(&slaac), [Some(near), None]);
+    // All is the router's now, however near it looks.
+    hear(&mut slaac, &[], 1);
+    assert_eq!(hops(&slaac), [Some(ROUTER), Some(ROUTER)]);
+    assert!(slaac.add(ip("fd00::1001"), at(1)));
+    assert_eq!(hops(&slaac), [Some(ROUTER), Some(ROUTER)]);
+}
+
 /// However many addresses others have, the next one may be ours.
 #[test]
 fn an_address_of_somebody_else_makes_room() {
