@@ -1,5 +1,5 @@
-//! What programs do with the card and with others' handles while a loader's network stands: connecting all controllers, disconnecting the card, and
-//! handing the machine over as ESXi does.
+//! What programs do with the card and with others' handles while a loader's network stands: connecting all controllers, disconnecting the
+//! card, handing the machine over as ESXi does, and ending boot services in the middle of a call.
 
 use crate::base_code::{self, BaseCode};
 use crate::report::{self, Failure, succeeded, tell};
@@ -11,11 +11,14 @@ use uefi::boot::{self, SearchType};
 use uefi::runtime::{self, ResetType};
 use uefi::{Handle, Status};
 use uefi_raw::Boolean;
-use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
+use uefi_raw::protocol::network::pxe::{PxeBaseCodePacket, PxeBaseCodeProtocol};
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_platform::Clock;
 use wireboot_platform::raw::pci_io::{
     ATTRIBUTE_BUS_MASTER, PciIoAttributeOperation, PciIoProtocol,
+};
+use wireboot_platform::raw::pxe_callback::{
+    PxeBaseCodeCallbackProtocol, PxeBaseCodeCallbackStatus, PxeBaseCodeFunction,
 };
 
 /// Type and subtype of a device path's MAC node (UEFI 2.10, section 10.3.4.10).
@@ -117,6 +120,49 @@ pub(crate) fn hand_over(device: Handle, file: &str, clock: Clock) -> Result<Vec<
     }
     end_boot_services()?;
     runtime::reset(ResetType::SHUTDOWN, Status::SUCCESS, None)
+}
+
+static CALLBACK: PxeBaseCodeCallbackProtocol = PxeBaseCodeCallbackProtocol {
+    revision: 0x1_0000,
+    callback: on_packet,
+};
+
+/// Ends boot services in the middle of a call, and switches the machine off: by the callback that is shown the first packet of the file.
+pub(crate) fn end_within(device: Handle, file: &str) -> Result<Vec<u8>, Failure> {
+    let base_code = BaseCode::of(device)?;
+    let (guid, callback) = (&PxeBaseCodeCallbackProtocol::GUID, &raw const CALLBACK);
+    // SAFETY: a static of this image. Nobody looks for it once that has returned, which it does only where something is wrong.
+    let status = unsafe { boot::install_protocol_interface(Some(device), guid, callback.cast()) };
+    status.map_err(|error| Failure::Refused("InstallProtocolInterface", error.status()))?;
+    let yes = Boolean::TRUE;
+    // SAFETY: the producer's table, null, and a variable of ours.
+    let status = unsafe {
+        (base_code.table().set_parameters)(
+            base_code.0.as_ptr(),
+            ptr::null(),
+            ptr::null(),
+            ptr::null(),
+            ptr::null(),
+            &yes,
+        )
+    };
+    succeeded("SetParameters", status)?;
+    base_code::openbsd(device, file)?;
+    Err(Failure::Wrong("boot services did not end"))
+}
+
+unsafe extern "efiapi" fn on_packet(
+    _this: *mut PxeBaseCodeCallbackProtocol,
+    _function: PxeBaseCodeFunction,
+    _received: Boolean,
+    _packet_len: u32,
+    _packet: *const PxeBaseCodePacket,
+) -> PxeBaseCodeCallbackStatus {
+    tell(format_args!("end-within: in the middle of a call"));
+    match end_boot_services() {
+        Ok(()) => runtime::reset(ResetType::SHUTDOWN, Status::SUCCESS, None),
+        Err(_) => PxeBaseCodeCallbackStatus::ABORT,
+    }
 }
 
 /// GetMemoryMap and ExitBootServices, until the map did not change between.

@@ -32,12 +32,13 @@ pub(crate) enum Command {
     Connect,
     Disconnect,
     HandOver,
+    EndWithin,
     LeaveOpen,
     Start,
     Exit,
 }
 
-const COMMANDS: [(&str, Command); 23] = [
+const COMMANDS: [(&str, Command); 24] = [
     ("openbsd", Command::OpenBsd),
     ("esxi-tftp", Command::Esxi),
     ("limine", Command::Limine),
@@ -58,6 +59,7 @@ const COMMANDS: [(&str, Command); 23] = [
     ("connect", Command::Connect),
     ("disconnect", Command::Disconnect),
     ("hand-over", Command::HandOver),
+    ("end-within", Command::EndWithin),
     ("leave-open", Command::LeaveOpen),
     ("start", Command::Start),
     ("exit", Command::Exit),

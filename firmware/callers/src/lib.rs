@@ -92,6 +92,7 @@ fn done(job: &Job, device: Handle, clock: Clock) -> bool {
         Command::Connect => controllers::connect(device, file),
         Command::Disconnect => controllers::disconnect(device, file, clock),
         Command::HandOver => controllers::hand_over(device, file, clock),
+        Command::EndWithin => controllers::end_within(device, file),
         Command::LeaveOpen => left_open::leave_open(device, file, clock),
         Command::Start => left_open::start(device, file),
         Command::LoadFile => load_file::start(device, file),

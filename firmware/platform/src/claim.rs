@@ -92,8 +92,9 @@ impl<P: ProtocolPointer> Exclusive<P> {
     }
 }
 
-/// What a panic has to undo: the one handle claimed, if any, and what its device is stopped by.
+/// The one device that is claimed, if any: what it is stopped by, and the handle that a panic gives back.
 struct Claimed<T> {
+    /// Null where a panic gives nothing back.
     handle: AtomicPtr<c_void>,
     device: AtomicPtr<T>,
 }
@@ -111,21 +112,34 @@ impl<T> Claimed<T> {
         self.handle.store(handle.as_ptr(), Ordering::Release);
     }
 
-    /// The device that is claimed.
-    fn device(&self) -> Option<NonNull<T>> {
-        let handle = self.handle.load(Ordering::Acquire);
-        let device = NonNull::new(self.device.load(Ordering::Relaxed));
-        device.filter(|_| !handle.is_null())
+    /// Remembers a device that a panic does not give back.
+    fn hold(&self, device: NonNull<T>) {
+        self.handle.store(ptr::null_mut(), Ordering::Release);
+        self.device.store(device.as_ptr(), Ordering::Relaxed);
     }
 
-    /// If it is this one.
+    /// The device that is claimed.
+    fn device(&self) -> Option<NonNull<T>> {
+        NonNull::new(self.device.load(Ordering::Relaxed))
+    }
+
+    /// Forgets the device of this handle, unless it is held.
     fn forget(&self, handle: Handle) {
-        let _ = self.handle.compare_exchange(
-            handle.as_ptr(),
-            ptr::null_mut(),
-            Ordering::Release,
-            Ordering::Relaxed,
-        );
+        let (handle, none) = (handle.as_ptr(), ptr::null_mut());
+        let ours = self
+            .handle
+            .compare_exchange(handle, none, Ordering::Release, Ordering::Relaxed);
+        if ours.is_ok() {
+            self.device.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets this device, held or not.
+    fn let_go(&self, device: NonNull<T>) {
+        let (device, none) = (device.as_ptr(), ptr::null_mut());
+        let _ = self
+            .device
+            .compare_exchange(device, none, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Has `stop` stop the device and gives it back, when the claim's owner cannot: on a panic. Memory that the device has is left
@@ -179,5 +193,22 @@ mod tests {
         claimed.forget(ours);
         assert!(at().is_null());
         assert!(claimed.device().is_none());
+    }
+
+    #[test]
+    fn a_device_that_a_panic_does_not_give_back_can_be_stopped_until_it_is_let_go() {
+        let mut places = [0u8; 2];
+        let [ours, other] = places.each_mut().map(NonNull::from);
+        // SAFETY: no firmware sees it.
+        let handle = unsafe { Handle::new(ours.cast()) };
+        let claimed = Claimed::none();
+        claimed.remember(handle, ours);
+        claimed.hold(ours);
+        assert!(claimed.handle.load(Ordering::Relaxed).is_null());
+        claimed.forget(handle);
+        claimed.let_go(other);
+        assert_eq!(claimed.device(), Some(ours));
+        claimed.let_go(ours);
+        assert_eq!(claimed.device(), None);
     }
 }

@@ -10,11 +10,22 @@ use core::ptr::NonNull;
 use uefi::Event;
 use uefi::boot::{self, EventType, Tpl};
 
+/// To be called first in the function of an event of that end. Other drivers have stopped their devices already, so there is no way back to
+/// the firmware: a panic resets the machine.
+pub fn begins() {
+    image::forget_started();
+    #[cfg(feature = "faults")]
+    crate::faults::reach(crate::faults::Place::Exit);
+}
+
 /// Boot services end while somebody is at work with the device, and never goes on: ends our code on APs, and takes the device off the bus.
-/// For the function of an event of that end.
-pub fn stop_all() {
-    processors::stop_all();
+/// False when the firmware does not end what runs on an AP: that goes on in memory that becomes the system's. For the function of an event
+/// of that end.
+#[must_use]
+pub fn stop_all() -> bool {
+    let stopped = processors::stop_all();
     pci::stop_claimed();
+    stopped
 }
 
 struct Ending<T> {
@@ -77,10 +88,7 @@ impl<T> Drop for StopOnExit<T> {
 }
 
 unsafe extern "efiapi" fn on_exit<T>(_: Event, context: Option<NonNull<c_void>>) {
-    // Other drivers have stopped their devices already, so there is no way back to the firmware.
-    image::forget_started();
-    #[cfg(feature = "faults")]
-    crate::faults::reach(crate::faults::Place::Exit);
+    begins();
     let Some(ending) = context else { return };
     // SAFETY: the context is the `Ending` of a `StopOnExit`, which nobody else touches while the event is
     // open.

@@ -3,7 +3,7 @@
 //! The word `fault=PLACE` among the arguments of what is booted names the place. What has been planted is told, with where the image lies.
 
 use crate::{image, memory};
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Bytes received that are the middle of a transfer, for the files that tests boot.
 const MIDDLE: u64 = 1_000_000;
@@ -30,6 +30,8 @@ pub enum Place {
     Ladder,
     /// An engine that is asked to stop. It does not panic there: it never stops.
     Stop,
+    /// The first engine, while it receives, on firmware that does not end what runs on an AP.
+    Kill,
     /// The check `boot` of doctor.efi, while it sees the frames of dry boots.
     DryBoot,
     /// The check `trace`, while the firmware's services lead through its shims.
@@ -42,7 +44,7 @@ pub enum Place {
     Check,
 }
 
-const NAMES: [(&str, Place); 14] = [
+const NAMES: [(&str, Place); 15] = [
     ("boot", Place::Boot),
     ("engine", Place::Engine),
     ("worker", Place::Worker),
@@ -52,6 +54,7 @@ const NAMES: [(&str, Place); 14] = [
     ("call", Place::Call),
     ("ladder", Place::Ladder),
     ("stop", Place::Stop),
+    ("kill", Place::Kill),
     ("dry-boot", Place::DryBoot),
     ("trace", Place::Trace),
     ("profile", Place::Profile),
@@ -61,6 +64,8 @@ const NAMES: [(&str, Place); 14] = [
 
 /// Where the next panic is; 0 for none.
 static PLANTED: AtomicU8 = AtomicU8::new(0);
+/// Whether the firmware ends nothing that runs on an AP.
+static KILLS_NOTHING: AtomicBool = AtomicBool::new(false);
 
 /// Plants the panic that `arguments` ask for.
 pub fn plant(arguments: &str) {
@@ -86,6 +91,9 @@ pub fn reach(place: Place) {
     if place == Place::Heap {
         memory::hold_heap();
     }
+    if place == Place::Kill {
+        KILLS_NOTHING.store(true, Ordering::Relaxed);
+    }
     if matches!(place, Place::Stop | Place::Check) {
         loop {
             core::hint::spin_loop();
@@ -102,4 +110,9 @@ pub fn reach_receiving(place: Place, bytes: u64) {
     if bytes >= MIDDLE {
         reach(place);
     }
+}
+
+/// Whether the firmware is to be taken for one that ends nothing on an AP.
+pub(crate) fn kills_nothing() -> bool {
+    KILLS_NOTHING.load(Ordering::Relaxed)
 }

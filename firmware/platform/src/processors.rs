@@ -230,6 +230,10 @@ impl Processor {
     pub fn kill(&mut self) -> bool {
         // Its stack and launch are left to it for good.
         core::mem::forget(self.started.take());
+        #[cfg(feature = "faults")]
+        if crate::faults::kills_nothing() {
+            return false;
+        }
         stop(self.services, self.number)
     }
 

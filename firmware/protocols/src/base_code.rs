@@ -9,6 +9,7 @@ mod mtftp;
 mod parameters;
 mod udp;
 
+use crate::http;
 use crate::offered::Offered;
 use crate::shared::{Call, ProtocolState, SharedProtocolState, Station};
 use crate::status::status;
@@ -227,19 +228,20 @@ pub(crate) fn turn(state: &mut ProtocolState) {
     }
 }
 
+/// Begins a call.
+fn enter(this: *mut PxeBaseCodeProtocol) -> Result<Face<'static>, Status> {
+    let table = OFFERED.at(this).ok_or(Status::INVALID_PARAMETER)?;
+    let mut call = table.shared.call().map_err(status)?;
+    http::forget_ended(&mut call.state);
+    Ok(Face { call, table })
+}
+
 /// Does `work` with the network and the mode.
 fn with(
     this: *mut PxeBaseCodeProtocol,
     work: impl FnOnce(&mut Face<'_>) -> Result<(), Status>,
 ) -> Status {
-    let Some(table) = OFFERED.at(this) else {
-        return Status::INVALID_PARAMETER;
-    };
-    let call = match table.shared.call() {
-        Ok(call) => call,
-        Err(refusal) => return status(refusal),
-    };
-    match work(&mut Face { call, table }) {
+    match enter(this).and_then(|mut face| work(&mut face)) {
         Ok(()) => Status::SUCCESS,
         Err(status) => status,
     }

@@ -8,7 +8,7 @@ use crate::handle::Installed;
 use crate::http_children::{Child, Children, GivenToken, GivenTokens};
 use crate::service_binding::HttpServiceBinding;
 use crate::shared::{ProtocolState, SharedProtocolState};
-use crate::signal::signal;
+use crate::signal::signal_all;
 use crate::status::{denied, status};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -139,7 +139,7 @@ fn destroy(shared: &SharedProtocolState, handle: RawHandle) -> Status {
     let answers = child.http.abort(&mut *call.state.network);
     // SAFETY: leaked by `create`, and installed no more.
     drop(unsafe { Box::from_raw(child.table.as_ptr()) });
-    call.end(answers.into_iter().map(answer::write));
+    call.end(answer::write_all(answers));
     Status::SUCCESS
 }
 
@@ -172,8 +172,8 @@ pub(crate) unsafe fn drop_children(shared: &SharedProtocolState) -> bool {
     gone
 }
 
-/// Forgets the tokens of programs that have ended, whose memory may be free before we hear of their end. For the timer's function, before the network writes to
-/// memory of theirs.
+/// Forgets the tokens of programs that have ended, whose memory may be free before we hear of their end. For the timer's function, and for
+/// calls that may be long, as no tick comes in their middle: before the network writes to memory of theirs.
 pub(crate) fn forget_ended(state: &mut ProtocolState) {
     let ProtocolState { network, http, .. } = state;
     let Children { all, free } = http;
@@ -191,8 +191,7 @@ pub(crate) fn forget_ended(state: &mut ProtocolState) {
     }
 }
 
-/// Answers the tokens for which something has come, while nobody calls. For the timer's function, at TPL_CALLBACK: the functions of no other
-/// events run before all are signalled.
+/// Answers the tokens for which something has come, while nobody calls. For the timer's function, at TPL_CALLBACK.
 pub(crate) fn advance_all(shared: &SharedProtocolState) {
     let Some(mut state) = shared.state() else {
         return;
@@ -202,10 +201,10 @@ pub(crate) fn advance_all(shared: &SharedProtocolState) {
     for child in &mut http.all {
         let answers = child.http.advance(&mut **network);
         child.given.answered(&answers);
-        events.extend(answers.into_iter().map(answer::write));
+        events.extend(answer::write_all(answers));
     }
     drop(state);
-    events.into_iter().for_each(signal);
+    signal_all(events);
 }
 
 /// Does `work` with a child, and ends the call with the answers that it has.
@@ -244,7 +243,7 @@ fn with_token(
     }
     match result {
         Ok(answers) => {
-            call.end(answers.into_iter().map(answer::write));
+            call.end(answer::write_all(answers));
             Status::SUCCESS
         }
         Err(status) => status,

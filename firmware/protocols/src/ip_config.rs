@@ -150,7 +150,8 @@ unsafe extern "efiapi" fn set_data(
             error.status()
         );
     }
-    call.end(change.events.into_iter().map(|event| event as Event));
+    let events = change.events.into_iter().map(|event| event as Event);
+    call.end(events.collect());
     Status::SUCCESS
 }
 

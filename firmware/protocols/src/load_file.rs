@@ -2,6 +2,7 @@
 
 use crate::caller::Buffer;
 use crate::failure::Failure;
+use crate::http;
 use crate::offered::Offered;
 use crate::shared::{self, Network, SharedProtocolState};
 use crate::status::status;
@@ -99,6 +100,7 @@ unsafe extern "efiapi" fn load_file(
         Ok(call) => call,
         Err(refusal) => return status(refusal),
     };
+    http::forget_ended(&mut call.state);
     if !call.state.network.link_up() {
         return Status::NO_MEDIA;
     }

@@ -23,6 +23,7 @@ use uefi_raw::protocol::network::pxe::PxeBaseCodeProtocol;
 use uefi_raw::protocol::network::snp::SimpleNetworkProtocol;
 use wireboot_platform::Callback;
 use wireboot_platform::claim::lent::Lent;
+use wireboot_platform::exit;
 use wireboot_protocols::base_code::Host;
 use wireboot_protocols::hub::Hub;
 use wireboot_protocols::link::Link;
@@ -209,6 +210,7 @@ unsafe extern "efiapi" fn on_tick(_: Event, context: Option<NonNull<c_void>>) {
 }
 
 unsafe extern "efiapi" fn on_exit(_: Event, context: Option<NonNull<c_void>>) {
+    exit::begins();
     let Some(context) = context else { return };
     // SAFETY: the context lives as long as the event.
     unsafe { context.cast::<SharedProtocolState>().as_ref() }.halt();

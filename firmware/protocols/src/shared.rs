@@ -3,9 +3,10 @@
 use crate::caller::Buffer;
 use crate::failure::Failure;
 use crate::http_children::Children;
-use crate::signal::signal;
+use crate::signal::signal_all;
 use crate::tpl::AtCallback;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell, RefMut};
 use core::net::IpAddr;
 use uefi::{Handle, Status};
@@ -129,10 +130,10 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     /// Ends it, and signals events of callers. The function of none runs before all are signalled, so it may call again, and close any.
-    pub(crate) fn end(self, events: impl IntoIterator<Item = Event>) {
+    pub(crate) fn end(self, events: Vec<Event>) {
         let Self { state, tpl } = self;
         drop(state);
-        events.into_iter().for_each(signal);
+        signal_all(events);
         drop(tpl);
     }
 }
@@ -187,7 +188,12 @@ impl SharedProtocolState {
         match self.state.try_borrow_mut() {
             Ok(mut state) => state.network.halt(),
             // In the middle of a call, which never goes on.
-            Err(_) => wireboot_platform::exit::stop_all(),
+            Err(_) => {
+                if !wireboot_platform::exit::stop_all() {
+                    // What runs on would write to memory of the system's.
+                    wireboot_platform::reset();
+                }
+            }
         }
     }
 

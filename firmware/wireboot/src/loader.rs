@@ -48,6 +48,8 @@ const PATIENCE: Duration = Duration::ZERO;
 /// The network with what loaders' calls have left behind.
 struct LoaderNetwork {
     network: Network,
+    /// How often all that ran was lost.
+    losses: u32,
     last_job: Job,
     /// A file that was too long for its buffer, or only measured: the next call wants it.
     kept: Option<File>,
@@ -105,6 +107,7 @@ pub fn offer(
     let lent = network.lend();
     let network = SharedLoaderNetwork(Rc::new(RefCell::new(LoaderNetwork {
         network,
+        losses: 0,
         last_job: FIRST_JOB,
         kept: None,
         downloads: Vec::new(),
@@ -313,11 +316,20 @@ impl LoaderNetwork {
             }
         };
         // Where it cannot be told, the next call tells.
-        let _ = self.network.send(command);
+        let _ = self.send(command);
+    }
+
+    /// Sends a command. Where that fails, all that ran is lost.
+    fn send(&mut self, command: Command) -> Result<(), Failure> {
+        self.network.send(command).map_err(|_| {
+            self.lose_all();
+            Failure::Device
+        })
     }
 
     /// What ran is lost with an AP (application processor), or with the card.
     fn lose_all(&mut self) {
+        self.losses += 1;
         self.lose_downloads();
         self.lose_exchanges();
         self.lose_connections();
@@ -370,7 +382,8 @@ impl efi_protocols::Network for SharedLoaderNetwork {
     }
 
     fn set_interface(&mut self, settings: &Settings) {
-        let network = &mut self.0.borrow_mut().network;
+        let network = &mut *self.0.borrow_mut();
+        let leases = network.network.leases();
         let v4 = |addresses: &[IpAddr]| -> Vec<_> {
             let v4 = addresses.iter().filter_map(|one| match one {
                 IpAddr::V4(address) => Some(*address),
@@ -392,11 +405,11 @@ impl efi_protocols::Network for SharedLoaderNetwork {
                 let router = settings.gateways.iter().copied().find(IpAddr::is_ipv4);
                 Command::Configure(Lease {
                     dns: v4(&settings.dns),
-                    ..with_address(network.leases().v4.as_ref(), address, router)
+                    ..with_address(leases.v4.as_ref(), address, router)
                 })
             }
             Some((IpAddr::V6(_), _)) => {
-                let lease = network.leases().v6.clone();
+                let lease = leases.v6.clone();
                 Command::Configure6(Lease6 {
                     addresses: v6(&mut settings.addresses.iter().map(|(address, _)| *address)),
                     dns: v6(&mut settings.dns.iter().copied()),

@@ -64,6 +64,8 @@ pub struct Network {
     port_place: Option<PortPlace>,
     /// As the service has last told, once it has a tap.
     link_up: bool,
+    /// When the card had been started.
+    link_was_down: bool,
     idle_timer: IdleTimer,
     /// How long the BSP has waited for ticks, in microseconds.
     idle_micros: u64,
@@ -73,11 +75,17 @@ pub struct Network {
     asked: bool,
 }
 
-/// Waits until the link is up.
-fn wait_for_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> Result<(), Error> {
+/// Waits until the link is up. Whether it was down.
+fn wait_for_link(
+    nic: &mut AnyNic,
+    card: &Card,
+    patience: u64,
+    clock: Clock,
+) -> Result<bool, Error> {
     let began = clock.micros();
-    let (mut next_look, mut reported) = (began, false);
+    let (mut next_look, mut reported, mut was_down) = (began, false, false);
     while !nic.link_up() {
+        was_down = true;
         let now = clock.micros();
         if now > began + patience {
             return Err(Error::NoLink(card.to_string()));
@@ -95,7 +103,7 @@ fn wait_for_link(nic: &mut AnyNic, card: &Card, patience: u64, clock: Clock) -> 
         }
         core::hint::spin_loop();
     }
-    Ok(())
+    Ok(was_down)
 }
 
 /// Asks the card what it does beyond virtio, if it is a virtio device. One that cannot take the question now is used as it is.
@@ -140,12 +148,15 @@ impl Network {
         let mac = nic.properties().mac;
         let [a, b, c, d, e, f] = mac;
         log::info!("{card}, {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, driven by {driver}");
-        if let Err(error) = wait_for_link(&mut nic, card, patience, clock) {
-            nic.stop();
-            // Before the claim: its memory belongs to the device.
-            drop(nic);
-            return Err(error);
-        }
+        let link_was_down = match wait_for_link(&mut nic, card, patience, clock) {
+            Ok(was_down) => was_down,
+            Err(error) => {
+                nic.stop();
+                // Before the claim: its memory belongs to the device.
+                drop(nic);
+                return Err(error);
+            }
+        };
         if settings.ask_card {
             ask(&mut nic);
         }
@@ -189,6 +200,7 @@ impl Network {
             servers: Vec::new(),
             port_place: None,
             link_up: true,
+            link_was_down,
             idle_timer: IdleTimer::new(),
             idle_micros: 0,
             busy: clock.micros(),
@@ -264,6 +276,11 @@ impl Network {
         self.link_up
     }
 
+    /// Whether the link came up only after the card had been started: a switch's port may let nothing through for a while.
+    pub(crate) fn link_was_down(&self) -> bool {
+        self.link_was_down
+    }
+
     /// Nodes of the interface's device path, without end node.
     pub fn interface(&self) -> &[u8] {
         &self.interface
@@ -297,7 +314,11 @@ impl Network {
             // No pause in an idle turn: a translator, and a hypervisor where several follow one another, gives the
             // processor away at it, and takes its time to give it back.
             EngineLocation::Local(service) => {
-                service.poll(instant(self.clock))?;
+                if let Err(fault) = service.poll(instant(self.clock)) {
+                    // With all that it has of others'.
+                    drop(self.end());
+                    return Err(fault.into());
+                }
             }
             EngineLocation::Remote(tasks) => {
                 tasks.turn();
@@ -400,7 +421,8 @@ impl Network {
                 Err(lost) => {
                     // Nothing is freed here, and what runs on must not find its memory in other hands.
                     core::mem::forget(lost);
-                    exit::stop_all();
+                    // What the firmware does not end was halted, as far as it can be.
+                    let _ = exit::stop_all();
                     None
                 }
             },
@@ -425,15 +447,8 @@ impl Network {
 
     /// Others get the card: the service ends, and the device is stopped, for good.
     pub fn let_go(&mut self) {
-        let runs = !matches!(self.location, EngineLocation::Stopped);
-        match self.end() {
-            Some(mut ended) => ended.nic.stop(),
-            None if runs => {
-                // An AP that cannot be stopped would drive it beside its next owner.
-                log::error!("the network card cannot be let go of; the machine is reset");
-                wireboot_platform::reset();
-            }
-            None => {}
+        if let Some(mut ended) = self.end() {
+            ended.nic.stop();
         }
         if let Some(claim) = &mut self.claim {
             claim.let_go();
@@ -484,7 +499,14 @@ impl Network {
 
     /// The interface without the APs that are lost. One that our own driver drives is reset first.
     fn recover(&self, lost: LostTasks) -> Result<AnyNic, Error> {
-        kill(lost.processors)?;
+        if let Err(error) = kill(lost.processors) {
+            // A tap is a boot loader's. The AP may write to memory that the loader uses again, and drives the card beside its next owner.
+            if self.port_place.is_some() {
+                log::error!("{error}; the machine is reset");
+                wireboot_platform::reset();
+            }
+            return Err(error);
+        }
         if let Some(driver_end) = lost.driver_end {
             return Ok(AnyNic::Firmware(driver_end.into_nic()));
         }

@@ -112,7 +112,7 @@ fn over_ipv6(lab: &Lab) -> Result<Fixture<'_>> {
 }
 
 /// virtio 1.2, 2.1: the driver has set itself up.
-const DRIVER_OK: u64 = 4;
+pub(crate) const DRIVER_OK: u64 = 4;
 
 /// What the driver of the only virtio device has written to its status, with times.
 pub(crate) fn statuses(machine: &RunningMachine) -> Vec<(f64, u64)> {

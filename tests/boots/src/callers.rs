@@ -13,8 +13,11 @@ use wireboot_lab::ip::IpVersion;
 use wireboot_lab::netns::Lab;
 use wireboot_lab::network::{NetworkOptions, SERVER, SERVER6};
 use wireboot_lab::qemu::RunningMachine;
+use wireboot_lab::server::Server;
 
-use crate::fixture::{Fixture, MACHINE, boot_program, callers_program, expect, faulty_program};
+use crate::fixture::{
+    Fixture, MACHINE, PATIENCE, boot_program, callers_program, expect, faulty_program,
+};
 
 /// Answers that the specification gives, over either version of IP.
 const PASSED: usize = 212;
@@ -170,22 +173,50 @@ pub(crate) fn body_breaks_off(lab: &Lab) -> Result<()> {
 pub(crate) fn processor_is_lost(lab: &Lab) -> Result<()> {
     const VERBS: [&str; 2] = ["openbsd", "freebsd-snp"];
     let mut fixture = Fixture::new(lab)?;
-    prepare(&fixture, &jobs(&VERBS))?;
-    let program = keeper(&fixture, &format!("tftp://{SERVER}/callers.efi"))?;
+    let (_server, mut machine) = loses_its_processor(&mut fixture, &jobs(&VERBS), "engine")?;
+    gets(&fixture, &mut machine, &VERBS)?;
+    expect(&mut machine, "callers: done, 0 of 2 failed").map(drop)
+}
+
+/// The firmware does not end what runs on the lost processor, which has the caller's buffer: no loader goes on beside it. QEMU ends instead of
+/// beginning anew.
+pub(crate) fn processor_is_not_ended(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    let jobs = http_jobs(&["shim-http"], &SERVER.to_string());
+    let (_server, mut machine) = loses_its_processor(&mut fixture, &jobs, "kill")?;
+    expect(
+        &mut machine,
+        "wireboot: error: the firmware does not end what runs on processor 1; .*; the machine is reset",
+    )?;
+    let status = machine.wait(PATIENCE)?;
+    ensure!(
+        status.is_some_and(|status| status.success()),
+        "the machine stands still"
+    );
+    Ok(())
+}
+
+/// The callers' jobs, under which the engine's processor is lost by `fault`.
+fn loses_its_processor(
+    fixture: &mut Fixture<'_>,
+    jobs: &str,
+    fault: &str,
+) -> Result<(Server, RunningMachine)> {
+    prepare(fixture, jobs)?;
+    let program = keeper(fixture, &format!("tftp://{SERVER}/callers.efi"))?;
     embed::configuration(&faulty_program()?, "network wireboot\n", &program)?;
     let configuration = fixture.system.directory.join("wireboot.conf");
     let text = fs::read_to_string(&configuration)?;
-    fs::write(&configuration, format!("{text}options fault=engine\n"))?;
+    fs::write(&configuration, format!("{text}options fault={fault}\n"))?;
     fixture.boot_from_stick(&program)?;
-    let _server = fixture.serve_program(&program, &[])?;
+    let server = fixture.serve_program(&program, &[])?;
     let mut machine = fixture.start()?;
     expect(&mut machine, "starting efi .* over wireboot's network")?;
     expect(
         &mut machine,
         r"wireboot: warning: processor 1 is lost \(panicked at",
     )?;
-    gets(&fixture, &mut machine, &VERBS)?;
-    expect(&mut machine, "callers: done, 0 of 2 failed").map(drop)
+    Ok((server, machine))
 }
 
 type Answers = JoinHandle<io::Result<()>>;

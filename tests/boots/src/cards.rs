@@ -2,16 +2,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
 use serde_json::json;
 use wireboot_lab::embed;
-use wireboot_lab::netns::Lab;
+use wireboot_lab::netns::{Lab, tool};
 use wireboot_lab::network::NetworkOptions;
 use wireboot_lab::qemu::{Disk, RunningMachine};
-use wireboot_lab::server::Server;
+use wireboot_lab::server::{Server, ServerEvent};
 
 use crate::fixture::{Fixture, PATIENCE, boot_program, expect};
 use crate::system;
@@ -77,6 +77,41 @@ pub(crate) fn link_comes_late(lab: &Lab) -> Result<()> {
     // Longer than the link of one card among several is waited for at first.
     std::thread::sleep(Duration::from_secs(6));
     machine.set_link(true)?;
+    fixture.fetched_right(&mut machine)
+}
+
+/// The link of a card that the firmware has used is down when ours has started it, and then the switch's port lets nothing through (spanning tree):
+/// DHCP is asked all the same, for longer than where the link stays up.
+pub(crate) fn link_falls_at_our_start(lab: &Lab) -> Result<()> {
+    let options = NetworkOptions {
+        bridge: true,
+        ..NetworkOptions::default()
+    };
+    let fixture = Fixture::on(lab, options, 1)?;
+    fixture.system.check("data.cpio")?;
+    let mut server = fixture.serve(&[])?;
+    let mut machine = fixture.start()?;
+    let program_came = |event: &ServerEvent| event.event == "tftp-done";
+    let deadline = Instant::now() + PATIENCE;
+    while !server.events()?.iter().any(program_came) {
+        ensure!(Instant::now() < deadline, "{}", server.tail());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    machine.set_link(false)?;
+    expect(&mut machine, WAITS)?;
+    let cable = fixture.network.cable();
+    let port = |state| {
+        tool(
+            "ip",
+            ["link", "set", cable, "type", "bridge_slave", "state", state],
+        )
+    };
+    // A bridge without a spanning tree leaves a port learning.
+    port("2")?;
+    machine.set_link(true)?;
+    std::thread::sleep(Duration::from_secs(8));
+    port("3")?;
+    expect(&mut machine, r"wireboot: address \S+ \(DHCP\)")?;
     fixture.fetched_right(&mut machine)
 }
 

@@ -119,22 +119,47 @@ pub(crate) fn card_is_kept_until_it_is_disconnected(lab: &Lab) -> Result<()> {
 
 /// ESXi's order at the end: drivers off the interface, DMA off, boot services ended. The device is reset all the same.
 pub(crate) fn handed_over_without_dma(lab: &Lab) -> Result<()> {
-    let mut fixture = Fixture::new(lab)?.by_stick()?;
-    // The network card is then the only virtio device.
-    fixture.machine.entropy = false;
-    fixture.machine.trace = vec!["virtio_set_status".to_owned()];
+    let fixture = traced(lab)?;
     let (mut machine, _server) = calls(&fixture, &format!("hand-over {FILE}\n"))?;
     callers::gets(&fixture, &mut machine, &["hand-over"])?;
     expect(&mut machine, "callers: hand-over: DMA is off")?;
+    let last = last_status(&mut machine)?;
+    ensure!(last == 0, "the device was left with status {last}");
+    Ok(())
+}
+
+/// A callback of the loader's ends boot services in the middle of a call. The network cannot be asked to stop there, and the device's DMA
+/// is turned off all the same: QEMU takes `DRIVER_OK` from its status then.
+pub(crate) fn ends_in_the_middle_of_a_call(lab: &Lab) -> Result<()> {
+    let fixture = traced(lab)?;
+    let (mut machine, _server) = calls(&fixture, &format!("end-within {FILE}\n"))?;
+    expect(&mut machine, "callers: end-within: in the middle of a call")?;
+    let last = last_status(&mut machine)?;
+    ensure!(
+        last & aftermath::DRIVER_OK == 0,
+        "the device was left with status {last}"
+    );
+    Ok(())
+}
+
+/// A machine that traces the status of its network card, which is its only virtio device.
+fn traced(lab: &Lab) -> Result<Fixture<'_>> {
+    let mut fixture = Fixture::new(lab)?.by_stick()?;
+    fixture.machine.entropy = false;
+    fixture.machine.trace = vec!["virtio_set_status".to_owned()];
+    Ok(fixture)
+}
+
+/// The card's last status, once the machine has switched itself off.
+fn last_status(machine: &mut RunningMachine) -> Result<u64> {
     let status = machine.wait(PATIENCE)?;
     ensure!(
         status.is_some_and(|status| status.success()),
         "boot services do not end"
     );
-    let last = aftermath::statuses(&machine).last().copied();
+    let last = aftermath::statuses(machine).last().copied();
     let (_, last) = last.context("nobody drove the device")?;
-    ensure!(last == 0, "the device was left with status {last}");
-    Ok(())
+    Ok(last)
 }
 
 /// Types a command for the shell, which tells this.

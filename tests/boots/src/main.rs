@@ -107,6 +107,11 @@ const CASES: &[(&str, Case)] = &[
     ("stateless_answers_of_kea", ipv6::stateless_from_kea),
     ("stick_with_stateless_dhcpv6", stick::with_stateless_dhcpv6),
     ("stick_with_a_router_alone", stick::with_a_router_alone),
+    (
+        "stick_with_a_router_and_our_proxy",
+        stick::with_a_router_and_our_proxy,
+    ),
+    ("stick_without_a_router", stick::without_a_router),
     ("ipv6_is_a_black_hole", two_versions::ipv6_is_a_black_hole),
     ("ipv4_leads_nowhere", two_versions::ipv4_leads_nowhere),
     (
@@ -205,6 +210,7 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("first_card_without_link", cards::first_card_without_link),
     ("link_comes_late", cards::link_comes_late),
+    ("link_falls_at_our_start", cards::link_falls_at_our_start),
     (
         "esc_leaves_the_wait_for_a_link",
         cards::esc_leaves_the_wait_for_a_link,
@@ -390,6 +396,10 @@ const CASES: &[(&str, Case)] = &[
     ("callers_file_comes_anew", callers::file_comes_anew),
     ("callers_body_breaks_off", callers::body_breaks_off),
     ("callers_processor_is_lost", callers::processor_is_lost),
+    (
+        "callers_processor_is_not_ended",
+        callers::processor_is_not_ended,
+    ),
     ("callers_image_by_wds", callers::image_by_wds),
     ("callers_over_ours_over_ipv6", callers::over_ours_over_ipv6),
     ("callers_over_both", callers::over_both),
@@ -422,6 +432,10 @@ const CASES: &[(&str, Case)] = &[
     (
         "handed_over_without_dma",
         controllers::handed_over_without_dma,
+    ),
+    (
+        "boot_services_end_in_the_middle_of_a_call",
+        controllers::ends_in_the_middle_of_a_call,
     ),
     ("shell_reconnects", controllers::shell_reconnects),
     ("site_installer_by_dnsmasq", site::installer_by_dnsmasq),
@@ -614,6 +628,10 @@ const CASES: &[(&str, Case)] = &[
     (
         "panic_at_the_end_of_boot_services",
         panics::at_the_end_of_boot_services,
+    ),
+    (
+        "panic_at_the_end_of_boot_services_under_a_loader",
+        panics::at_the_end_of_boot_services_under_a_loader,
     ),
     ("processor_never_stops", panics::never_stops),
     (

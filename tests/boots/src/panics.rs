@@ -14,6 +14,7 @@ use wireboot_lab::qemu::RunningMachine;
 use wireboot_lab::sender::Sender;
 use wireboot_report::Report;
 
+use crate::callers::{self, FILE};
 use crate::fixture::{Fixture, PATIENCE, expect, faulty_doctor, faulty_program};
 use crate::loaders;
 use crate::processors::{THREE_ENGINES, slow, three_pairs};
@@ -182,8 +183,28 @@ pub(crate) fn at_the_end_of_boot_services(lab: &Lab) -> Result<()> {
     let _server = fixture.serve_program(&program, &[])?;
     let mut machine = fixture.start()?;
     expect(&mut machine, "wireboot: starting linux")?;
-    expect(&mut machine, "internal error")?;
-    expect(&mut machine, "the machine is reset")?;
+    is_reset(&mut machine)
+}
+
+/// The same under a boot loader. That does not come back either.
+pub(crate) fn at_the_end_of_boot_services_under_a_loader(lab: &Lab) -> Result<()> {
+    let mut fixture = Fixture::new(lab)?;
+    let program = faulty_program()?;
+    fixture.boot_from_stick(&program)?;
+    callers::prepare(&fixture, &format!("hand-over {FILE}\n"))?;
+    fixture
+        .system
+        .configure("title callers\nefi tftp://10.77.0.1/callers.efi\noptions fault=exit\n")?;
+    let _server = fixture.serve_program(&program, &[])?;
+    let mut machine = fixture.start()?;
+    expect(&mut machine, "callers: hand-over: DMA is off")?;
+    is_reset(&mut machine)
+}
+
+/// A panic ends so, and QEMU with it.
+fn is_reset(machine: &mut RunningMachine) -> Result<()> {
+    expect(machine, "internal error")?;
+    expect(machine, "the machine is reset")?;
     let status = machine.wait(PATIENCE)?;
     ensure!(
         status.is_some_and(|status| status.success()),

@@ -149,6 +149,9 @@ impl Claim {
         };
         // SAFETY: who removes the protocol has its driver disconnected first, and the binding lets go.
         *io = Some(unsafe { boot::open_protocol(params, OpenProtocolAttributes::ByDriver) }?);
+        if let Ok(io) = self.open.io() {
+            CLAIMED.hold(io);
+        }
         Ok(Some(handle))
     }
 
@@ -166,6 +169,7 @@ impl Claim {
         // Off first: `original` may have bus mastering on.
         self.stop_dma();
         if let Ok(io) = self.open.io() {
+            CLAIMED.let_go(io);
             let _ = change_attributes(io, PciIoAttributeOperation::SET, self.original);
         }
     }

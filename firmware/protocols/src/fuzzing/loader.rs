@@ -62,7 +62,8 @@ unsafe extern "efiapi" fn on_token(_: Event, context: *mut c_void) {
 }
 
 impl Token {
-    fn new(body: usize) -> Rc<Self> {
+    /// `tpl`: of its event's function.
+    fn new(body: usize, tpl: Tpl) -> Rc<Self> {
         let mut new = Rc::new(Self {
             token: Guarded::new(size_of::<HttpToken>(), 0).into(),
             message: Guarded::new(size_of::<HttpMessage>(), 0).into(),
@@ -75,12 +76,7 @@ impl Token {
             on_signal: RefCell::default(),
         });
         let context = Rc::as_ptr(&new).cast_mut().cast();
-        let event = firmware::new_event(
-            EventType::NOTIFY_SIGNAL,
-            Tpl::CALLBACK,
-            Some(on_token),
-            context,
-        );
+        let event = firmware::new_event(EventType::NOTIFY_SIGNAL, tpl, Some(on_token), context);
         if let Some(new) = Rc::get_mut(&mut new) {
             new.event = event;
         }
@@ -407,7 +403,12 @@ impl Loader {
 
     /// A new token, with a buffer for a body.
     pub(super) fn token(&self, body: usize) -> Rc<Token> {
-        let token = Token::new(body);
+        self.token_at(body, Tpl::CALLBACK)
+    }
+
+    /// The same, whose event's function is of level `tpl`.
+    pub(super) fn token_at(&self, body: usize, tpl: Tpl) -> Rc<Token> {
+        let token = Token::new(body, tpl);
         self.tokens.borrow_mut().push(token.clone());
         token
     }

@@ -14,8 +14,13 @@ const CONNECTION_FIN: Status = Status(Status::ERROR_BIT | 104);
 const CONNECTION_RESET: Status = Status(Status::ERROR_BIT | 105);
 const CONNECTION_REFUSED: Status = Status(Status::ERROR_BIT | 106);
 
+/// Writes answers to their tokens. Returns the tokens' events.
+pub(super) fn write_all(answers: Vec<Answer>) -> Vec<Event> {
+    answers.into_iter().map(write).collect()
+}
+
 /// Writes an answer to its token. Returns the token's event.
-pub(super) fn write(answer: Answer) -> Event {
+fn write(answer: Answer) -> Event {
     let token = ptr::with_exposed_provenance_mut::<HttpToken>(answer.token);
     let status = match answer.verdict {
         Verdict::Success => Status::SUCCESS,

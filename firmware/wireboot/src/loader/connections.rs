@@ -95,7 +95,7 @@ impl Streams for SharedLoaderNetwork {
             remote,
             socket,
         };
-        network.network.send(command).ok()?;
+        network.send(command).ok()?;
         network.connections.push(Connection {
             job,
             remote,
@@ -162,7 +162,7 @@ impl Streams for SharedLoaderNetwork {
             one.sent
         );
         if !one.port.is_finished() {
-            let _ = network.network.send(Command::Cancel { job });
+            let _ = network.send(Command::Cancel { job });
         }
     }
 }

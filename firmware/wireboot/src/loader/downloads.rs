@@ -59,7 +59,7 @@ impl LoaderNetwork {
                 if first {
                     self.counts.reads += 1;
                 }
-                let _ = self.network.send(answer);
+                let _ = self.send(answer);
             }
             Event::Progress { total, .. } => download.tell(total),
             Event::Done { result, .. } => download.finish(result.as_ref().map(|file| file.len)),
@@ -99,7 +99,7 @@ impl Files for SharedLoaderNetwork {
             url: url.as_str().into(),
             patience: PATIENCE,
         };
-        network.network.send(command).ok()?;
+        network.send(command).ok()?;
         log::debug!("near end: the boot loader reads {}", url.as_str());
         network.downloads.push((job, Download::new(MOST)));
         Some(job)
@@ -136,7 +136,7 @@ impl Files for SharedLoaderNetwork {
         };
         let (_, download) = network.downloads.swap_remove(index);
         if !download.is_over() {
-            let _ = network.network.send(Command::Cancel { job });
+            let _ = network.send(Command::Cancel { job });
         }
     }
 }

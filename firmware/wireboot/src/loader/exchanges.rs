@@ -30,7 +30,8 @@ impl LoaderNetwork {
             Exchanged::Head(head) => exchange.body.tell(News::Head(head)),
             Exchanged::Body { memory, len } => {
                 if let Some(memory) = exchange.body.came(memory, len) {
-                    self.command(Command::Memory { job, memory });
+                    // Where it cannot be sent, the exchange has ended.
+                    let _ = self.send(Command::Memory { job, memory });
                 }
             }
             Exchanged::Ended(result) => exchange.body.ended(match result {
@@ -58,14 +59,6 @@ impl LoaderNetwork {
     fn forget(&mut self, job: Job) {
         self.exchanges.retain(|one| one.job != job);
     }
-
-    /// Sends a command about exchanges. One that cannot be sent was lost with all that ran.
-    fn command(&mut self, command: Command) {
-        if self.network.send(command).is_err() {
-            self.lose_downloads();
-            self.lose_exchanges();
-        }
-    }
 }
 
 impl Exchanges for SharedLoaderNetwork {
@@ -81,7 +74,8 @@ impl Exchanges for SharedLoaderNetwork {
             job,
             body: ReadAhead::default(),
         });
-        network.command(Command::Exchange {
+        // Where it cannot be sent, the exchange has ended.
+        let _ = network.send(Command::Exchange {
             job,
             request: Box::new(request),
         });
@@ -102,7 +96,7 @@ impl Exchanges for SharedLoaderNetwork {
         let network = &mut *self.0.borrow_mut();
         let wanted = network.exchange(job).and_then(|one| one.body.give(memory));
         if let Some(memory) = wanted {
-            network.command(Command::Memory { job, memory });
+            let _ = network.send(Command::Memory { job, memory });
         }
     }
 
@@ -117,7 +111,7 @@ impl Exchanges for SharedLoaderNetwork {
             exchange.body.give_back();
         }
         if open(network) {
-            network.command(Command::Cancel { job });
+            let _ = network.send(Command::Cancel { job });
         }
         // Until the service has answered, it may still write to memory of the caller's.
         while open(network) {

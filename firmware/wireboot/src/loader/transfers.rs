@@ -19,21 +19,20 @@ impl LoaderNetwork {
     /// memory. Where an AP (application processor) that runs the network is lost, it begins anew on the BSP (bootstrap processor).
     fn transfer(&mut self, url: &Url, mut buffer: Option<Buffer>) -> Result<Outcome, Failure> {
         let mut wanted = self.get(url)?;
+        let mut losses = self.losses;
         let room = buffer.as_ref().map(|buffer| buffer.len() as u64);
         let mut size = None;
         let mut cancelled = false;
         loop {
             if let Err(error) = self.network.turn() {
-                if matches!(error, Error::NotKilled(_)) && room.is_some() && buffer.is_none() {
-                    // The AP that cannot be stopped has the caller's buffer.
-                    log::error!("{error}; the machine is reset");
-                    wireboot_platform::reset();
-                }
-                // Lost or dead: nobody has the buffer any more.
                 self.lose_all();
                 if !matches!(error, Error::Processor) {
                     return Err(Failure::Device);
                 }
+            }
+            // Here, or when something else was sent. Nobody has the buffer any more.
+            if self.losses != losses {
+                losses = self.losses;
                 wanted = self.get(url)?;
                 (size, cancelled) = (None, false);
             }
@@ -52,7 +51,7 @@ impl LoaderNetwork {
                         Some(memory) => Command::Memory { job, memory },
                         None => Command::NoMemory { job },
                     };
-                    self.tell(answer)?;
+                    self.send(answer)?;
                 }
                 Some(Event::Progress {
                     job,
@@ -63,7 +62,7 @@ impl LoaderNetwork {
                     size = Some(total);
                     if room.is_none_or(|room| total > room) {
                         cancelled = true;
-                        self.tell(Command::Cancel { job })?;
+                        self.send(Command::Cancel { job })?;
                     }
                 }
                 Some(Event::Done { job, result }) if job == wanted => {
@@ -82,20 +81,12 @@ impl LoaderNetwork {
     /// Begins to download `url`.
     fn get(&mut self, url: &Url) -> Result<Job, Failure> {
         let job = self.next_job();
-        self.tell(Command::Get {
+        self.send(Command::Get {
             job,
             url: url.as_str().into(),
             patience: PATIENCE,
         })?;
         Ok(job)
-    }
-
-    /// Sends a command. Where that fails, all that ran is lost.
-    fn tell(&mut self, command: Command) -> Result<(), Failure> {
-        self.network.send(command).map_err(|_| {
-            self.lose_all();
-            Failure::Device
-        })
     }
 
     pub(super) fn size(&mut self, url: &Url) -> Result<u64, Failure> {

@@ -272,7 +272,7 @@ fn serve<T: Task>(task: TaskWithStats<T>, context: &Context<'_>) -> Ended<T> {
                     ticks += clock.ticks() - begin;
                     stats.store(ticks, &counters);
                     #[cfg(feature = "faults")]
-                    for place in [T::PLACE, Place::Heap] {
+                    for place in [T::PLACE, Place::Heap, Place::Kill] {
                         faults::reach_receiving(place, counters.receive_bytes);
                     }
                 }

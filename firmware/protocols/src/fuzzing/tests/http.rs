@@ -7,11 +7,12 @@ use core::ffi::c_void;
 use core::ptr;
 use std::cell::RefCell;
 use std::rc::Rc;
+use uefi_raw::protocol::media::LoadFileProtocol;
 use uefi_raw::protocol::network::http::{
     HttpConfigData, HttpHeader, HttpMessage, HttpProtocol, HttpRequestData, HttpToken,
 };
 use uefi_raw::table::boot::Tpl;
-use uefi_raw::{Handle, Status};
+use uefi_raw::{Boolean, Handle, Status};
 use wireboot_platform::image;
 
 const URL: &str = "http://10.0.0.1/a";
@@ -31,7 +32,12 @@ fn child(loader: &Loader) -> (Handle, *mut HttpProtocol) {
 
 /// A request and two responses that wait.
 fn three_tokens(loader: &Loader, child: *mut HttpProtocol) -> [Rc<Token>; 3] {
-    let tokens = [(); 3].map(|()| loader.token(64));
+    three_tokens_at(loader, child, Tpl::CALLBACK)
+}
+
+/// The same, whose events' functions are of level `tpl`.
+fn three_tokens_at(loader: &Loader, child: *mut HttpProtocol, tpl: Tpl) -> [Rc<Token>; 3] {
+    let tokens = [(); 3].map(|()| loader.token_at(64, tpl));
     assert_eq!(loader.request(child, &tokens[0], URL), Status::SUCCESS);
     for token in &tokens[1..] {
         assert_eq!(loader.response(child, token, true), Status::SUCCESS);
@@ -145,6 +151,46 @@ fn tokens_of_a_program_that_is_being_unloaded_are_forgotten() {
     loader.finish();
 }
 
+/// LoadFile of the loader's own file.
+fn load_file(_: &Loader) -> Status {
+    let files = firmware::find(&LoadFileProtocol::GUID);
+    let file: *mut LoadFileProtocol = files[0].1.cast();
+    let end = [0x7f_u8, 0xff, 4, 0];
+    let mut bytes = [0_u8; 64];
+    let (path, mut size, at) = (end.as_ptr().cast(), 64, bytes.as_mut_ptr().cast());
+    // SAFETY: the installed table, and this function's variables.
+    unsafe { ((*file).load_file)(file, path, Boolean::TRUE, &raw mut size, at) }
+}
+
+fn dhcp(loader: &Loader) -> Status {
+    loader.fake.begin_call();
+    // SAFETY: the installed table.
+    unsafe { ((*loader.base_code).dhcp)(loader.base_code, Boolean::FALSE) }
+}
+
+/// No tick comes in the middle of a call, and the network may write to their memory in each of its turns.
+#[test]
+fn tokens_of_a_program_that_has_ended_are_forgotten_before_a_call_turns_the_network() {
+    type Call = fn(&Loader) -> Status;
+    let calls: [(Call, Status); 2] = [(load_file, Status::SUCCESS), (dhcp, Status::TIMEOUT)];
+    for (call, answer) in calls {
+        let loader = Loader::new(SILENT);
+        let (_, child) = child(&loader);
+        let tokens = three_tokens(&loader, child);
+        loader.free_all();
+        let (fake, open) = (loader.fake.clone(), Rc::new(RefCell::new(Vec::new())));
+        let seen = open.clone();
+        loader
+            .fake
+            .interrupt(move || seen.borrow_mut().push(fake.open_exchanges()));
+        assert_eq!(call(&loader), answer);
+        assert_eq!(open.borrow().first(), Some(&0));
+        assert_eq!(signals(&tokens), [0, 0, 0]);
+        loader.fake.interrupt(|| {});
+        loader.finish();
+    }
+}
+
 #[test]
 fn a_child_goes_on_for_the_next_program() {
     let loader = Loader::new(SILENT);
@@ -214,6 +260,26 @@ fn a_child_may_be_destroyed_by_the_function_of_its_first_token() {
     loader.fake.say(&[HEAD, END]);
     assert_eq!(loader.poll(child), Status::SUCCESS);
     loader.finish();
+}
+
+/// A function at TPL_NOTIFY runs as soon as its event is signalled below that. The first one frees all tokens, and closes the other events.
+#[test]
+fn all_are_answered_and_signalled_before_a_function_at_tpl_notify_runs() {
+    let answers: [fn(&Loader, *mut HttpProtocol); 2] = [
+        |_, _| firmware::tick(),
+        |loader, child| assert_eq!(loader.poll(child), Status::SUCCESS),
+    ];
+    for answer in answers {
+        let loader = Loader::new(SILENT);
+        let (_, child) = child(&loader);
+        let tokens = three_tokens_at(&loader, child, Tpl::NOTIFY);
+        let weak = Rc::downgrade(&loader);
+        tokens[0].on_signal(move || weak.upgrade().unwrap().free_all());
+        loader.fake.say(&[HEAD, END]);
+        answer(&loader, child);
+        assert_eq!(signals(&tokens), [1, 0, 0]);
+        loader.finish();
+    }
 }
 
 #[test]

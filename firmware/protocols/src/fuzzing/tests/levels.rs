@@ -10,6 +10,7 @@ use uefi_raw::protocol::network::http::HttpProtocol;
 use uefi_raw::protocol::network::ip4_config2::Ip4Config2DataType;
 use uefi_raw::table::boot::Tpl;
 use uefi_raw::{Boolean, Status};
+use wireboot_platform::image;
 use wireboot_platform::raw::pxe_callback::{PxeBaseCodeCallbackStatus, PxeBaseCodeFunction};
 
 /// A call of each table.
@@ -201,6 +202,18 @@ fn the_end_of_boot_services_ends_all_calls() {
     loader.check();
     // What was offered stays as it is, for nobody may free it any more.
     core::mem::forget(loader.take_resident());
+}
+
+/// There is no way back from there for a panic: it ends no image, but resets the machine.
+#[test]
+fn the_end_of_boot_services_forgets_the_image_that_was_started() {
+    let loader = Loader::new(&[]);
+    // It is no image's, so the image on it has ended.
+    image::set_started(loader.base_code_handle);
+    assert!(image::started_has_ended());
+    firmware::signal_exit();
+    assert!(!image::started_has_ended());
+    loader.finish();
 }
 
 /// A system that begins in the middle of a call never comes back to it.
