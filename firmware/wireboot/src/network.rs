@@ -314,11 +314,7 @@ impl Network {
             // No pause in an idle turn: a translator, and a hypervisor where several follow one another, gives the
             // processor away at it, and takes its time to give it back.
             EngineLocation::Local(service) => {
-                if let Err(fault) = service.poll(instant(self.clock)) {
-                    // With all that it has of others'.
-                    drop(self.end());
-                    return Err(fault.into());
-                }
+                service.poll(instant(self.clock))?;
             }
             EngineLocation::Remote(tasks) => {
                 tasks.turn();
