@@ -4,8 +4,7 @@
 //! DISCOVER ->          repeated after 1, 2, 4, 8, 16 s
 //!          <- OFFER    complete: taken at once
 //!                      plain: taken after a short wait for a better one or for a proxy's
-//! REQUEST  ->          and an ARP probe of the address offered, again if the answer comes after it;
-//!                      none where the firmware had that address
+//! REQUEST  ->          and an ARP probe of the address offered, again if the answer comes after it
 //!          <- ACK      NAK or nothing: again from the start, with another server where one offers
 //!                      the address is taken: DECLINE, and the same
 //! REQUEST  -> 4011     only when the boot file is a boot server's or a proxy's to name
@@ -14,8 +13,8 @@
 //!
 //! On a quiet network the first byte of a file is asked for some 15 ms after the DISCOVER, all of them the ARP probe's.
 //!
-//! A DHCP server that does not say our class (option 60), a router for one, may name a file for other clients. What a proxy names goes
-//! before that, as with the firmware.
+//! A DHCP server that does not say our class (option 60), a router for one, may name a file for other clients. Where a proxy has led the
+//! firmware, what a proxy names goes before that, as with the firmware.
 
 mod lease;
 mod offers;
@@ -328,15 +327,7 @@ impl Client<'_> {
     /// Turns an offer into a lease.
     async fn obtain(&mut self, offer: &Offer) -> Result<Lease, DhcpError> {
         let (stack, offered) = (self.stack, offer.message.yiaddr);
-        // The firmware held it a moment ago.
-        let ours = self.request.requested_address == Some(offered);
-        let probing = async {
-            let owner = match ours {
-                true => None,
-                false => stack.arp_probe(offered).await,
-            };
-            (owner, stack.now())
-        };
+        let probing = async { (stack.arp_probe(offered).await, stack.now()) };
         let confirming = async { (self.confirm(offer).await, stack.now()) };
         let ((confirmed, acknowledged), (mut owner, probed)) =
             futures_util::future::join(confirming, probing).await;
@@ -349,17 +340,19 @@ impl Client<'_> {
         };
         let address = lease.address.address();
         // While a server took its time, somebody may have come.
-        if address != offered || !ours && owner.is_none() && acknowledged > probed {
+        if address != offered || owner.is_none() && acknowledged > probed {
             owner = stack.arp_probe(address).await;
         }
         if let Some(owner) = owner {
-            let router = lease.router.filter(|&router| router != address);
-            // A router or switch with local proxy ARP answers for all addresses.
-            if let Some(router) = router
-                && stack.arp_probe(router).await == Some(owner)
+            // A router or switch with local proxy ARP answers for all addresses, and so for one at the network's other end.
+            let host = !lease.address.netmask().to_bits();
+            let other = Ipv4Addr::from_bits(address.to_bits() ^ host);
+            if other != address
+                && lease.router != Some(other)
+                && stack.arp_probe(other).await == Some(owner)
             {
                 let owner = Mac(owner);
-                log::info!("{owner} answers ARP for other addresses too; taking the lease");
+                log::warn!("{owner} answers ARP for {other} as for {address}; taking the lease");
             } else {
                 self.bootp
                     .broadcast(&self.decline_message(offer, address).emit());
@@ -382,12 +375,9 @@ impl Client<'_> {
             lease.proxy_offer = proxy.message.emit();
         }
         let mut guides: Vec<Offer> = alloc::vec![ack, offer.clone()];
-        // Those that do not speak our class: they count last.
+        // Those that count last.
         let mut plain = Vec::new();
-        if !guides
-            .iter()
-            .any(|guide| self.speaks_our_class(&guide.message))
-        {
+        if guides.iter().all(|guide| self.awaits_proxy(guide)) {
             core::mem::swap(&mut guides, &mut plain);
         }
         guides.append(&mut self.proxies);

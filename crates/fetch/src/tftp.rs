@@ -355,7 +355,7 @@ impl Run<'_> {
     /// Where nobody knows what the receive buffers hold, or whether fragments arrive, the first windows show it.
     fn begin_trial(&self) {
         let probes = self.sizes.window == Window::Own && self.stack.probes_receive_frames();
-        self.transfer.borrow_mut().begin_trial(self.long || probes);
+        self.transfer.borrow_mut().begin_trial(self.long, probes);
     }
 
     /// The largest block of up to `most` bytes that is no longer than what the paths to all servers take.

@@ -85,7 +85,7 @@ pub(crate) enum Due {
 pub(crate) struct Cache {
     /// Sorted by address.
     entries: Vec<Entry>,
-    /// Entries removed before anybody answered, incomplete, the latest last: how they go on when they are wanted again.
+    /// Neighbours asked in vain and removed, the latest last: how their questions go on when they are wanted again.
     unanswered: Vec<Entry>,
 }
 

@@ -64,7 +64,7 @@ pub struct Network {
     port_place: Option<PortPlace>,
     /// As the service has last told, once it has a tap.
     link_up: bool,
-    /// When the card had been started.
+    /// Just after the card was started.
     link_was_down: bool,
     idle_timer: IdleTimer,
     /// How long the BSP has waited for ticks, in microseconds.

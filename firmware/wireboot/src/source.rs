@@ -195,13 +195,15 @@ pub fn boot_leases(fetcher: &mut Fetcher, origin: &Origin) -> Result<Leases, Err
 }
 
 /// How long DHCP is waited for that only says what to boot where the firmware has a lease. On many cards, our start of it takes the link down,
-/// and the switch's port begins anew with its spanning tree: nobody has heard us then.
+/// and the switch's port begins anew with its spanning tree: nobody has heard us then. Of DHCP servers that have answered the firmware's PXE,
+/// that is the reason; there may be none where the firmware came by HTTP.
 fn patience_with(
     fetcher: &mut Fetcher,
     origin: &Origin,
     without: Option<Duration>,
 ) -> Option<Duration> {
-    if origin.has_lease() && !fetcher.network().link_was_down() {
+    let was_heard = !fetcher.network().link_was_down() || origin.cached.is_none();
+    if origin.has_lease() && was_heard {
         Some(PATIENCE_WITH_LEASE)
     } else {
         without

@@ -106,7 +106,7 @@ pub(crate) fn link_falls_at_our_start(lab: &Lab) -> Result<()> {
             ["link", "set", cable, "type", "bridge_slave", "state", state],
         )
     };
-    // A bridge without a spanning tree leaves a port learning.
+    // A bridge without a spanning tree does not move a port out of the learning state.
     port("2")?;
     machine.set_link(true)?;
     std::thread::sleep(Duration::from_secs(8));

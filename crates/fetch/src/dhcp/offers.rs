@@ -109,7 +109,7 @@ impl Client<'_> {
     }
 
     /// Whether a proxy that the firmware has met may lead to another file than `offer` does.
-    fn awaits_proxy(&self, offer: &Offer) -> bool {
+    pub(super) fn awaits_proxy(&self, offer: &Offer) -> bool {
         self.request.proxied && !self.speaks_our_class(&offer.message)
     }
 

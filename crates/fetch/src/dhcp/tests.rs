@@ -332,40 +332,55 @@ fn a_proxy_adds_its_boot_file() {
 
 #[test]
 fn a_proxy_goes_before_a_server_that_does_not_speak_its_class() {
-    /// What the proxy names in its offer and on port 4011, whether the server's offer speaks the class, and what is booted.
-    type Case = (&'static str, Option<&'static [u8]>, bool, &'static str);
-    let cases: [Case; 5] = [
-        ("loader.efi", None, false, "loader.efi"),
-        ("", Some(b"loader.efi"), false, "loader.efi"),
-        ("", None, false, "router.efi"),
+    /// What the proxy names in its offer and on port 4011, whether one has led the firmware, whether the server's offer speaks the class, and
+    /// what is booted.
+    type Case = (
+        &'static str,
+        Option<&'static [u8]>,
+        bool,
+        bool,
+        &'static str,
+    );
+    let cases: [Case; 6] = [
+        ("loader.efi", None, true, false, "loader.efi"),
+        ("", Some(b"loader.efi"), true, false, "loader.efi"),
+        ("", None, true, false, "router.efi"),
         // What is not text is no file.
-        ("", Some(b"caf\xe9"), false, "router.efi"),
-        ("loader.efi", None, true, "router.efi"),
+        ("", Some(b"caf\xe9"), true, false, "router.efi"),
+        ("loader.efi", None, true, true, "router.efi"),
+        ("loader.efi", None, false, false, "router.efi"),
     ];
-    for (offered, named, speaks, file) in cases {
-        let (lease, _) = simply(|datagram, message| {
-            if datagram.destination.port() == PXE_PORT {
-                let Some(named) = named else {
-                    return vec![];
-                };
-                let mut reply = Message::reply(MessageType::Ack, message);
-                reply.file = named.to_vec();
-                return vec![datagram.answer(reply.emit())];
-            }
-            let discover = message.message_type() == Some(MessageType::Discover);
-            let mut answers = vec![];
-            if discover {
-                answers.push(from(&with_file(proxy_reply(message), offered)));
-            }
-            if chosen(message, SERVER) {
-                let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "router.efi");
-                if speaks && discover {
-                    reply.options.set(option::VENDOR_CLASS, "PXEClient");
+    for (offered, named, proxied, speaks, file) in cases {
+        let wish = DhcpRequest { proxied, ..wish() };
+        let (lease, _) = discovered(
+            LinkConfig::default(),
+            1,
+            &[SERVER, PROXY],
+            wish,
+            |datagram, message| {
+                if datagram.destination.port() == PXE_PORT {
+                    let Some(named) = named else {
+                        return vec![];
+                    };
+                    let mut reply = Message::reply(MessageType::Ack, message);
+                    reply.file = named.to_vec();
+                    return vec![datagram.answer(reply.emit())];
                 }
-                answers.push(sent_by(SERVER, &reply, 5000));
-            }
-            answers
-        });
+                let discover = message.message_type() == Some(MessageType::Discover);
+                let mut answers = vec![];
+                if discover {
+                    answers.push(from(&with_file(proxy_reply(message), offered)));
+                }
+                if chosen(message, SERVER) {
+                    let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "router.efi");
+                    if speaks && discover {
+                        reply.options.set(option::VENDOR_CLASS, "PXEClient");
+                    }
+                    answers.push(sent_by(SERVER, &reply, 5000));
+                }
+                answers
+            },
+        );
         let lease = lease.unwrap();
         assert_eq!(lease.boot_file.as_deref(), Some(file));
         assert_eq!(lease.unreadable_boot_file, None);
@@ -839,15 +854,21 @@ fn an_address_in_use_is_declined() {
     let taken = ADDRESS;
     let free = Ipv4Addr::new(10, 0, 0, 101);
     let mut declined = vec![];
-    let (lease, _) = discovered(LinkConfig::default(), 1, &[taken], wish(), |_, message| {
-        if message.message_type() == Some(MessageType::Decline) {
-            assert_eq!(message.options.address(option::SERVER_ID), Some(SERVER));
-            declined.extend(message.options.address(option::REQUESTED_ADDRESS));
-            return vec![];
-        }
-        let address = if declined.is_empty() { taken } else { free };
-        vec![from(&with_file(lease_reply(SERVER, address, message), "f"))]
-    });
+    let (lease, _) = discovered(
+        LinkConfig::default(),
+        1,
+        &[SERVER, taken],
+        wish(),
+        |_, message| {
+            if message.message_type() == Some(MessageType::Decline) {
+                assert_eq!(message.options.address(option::SERVER_ID), Some(SERVER));
+                declined.extend(message.options.address(option::REQUESTED_ADDRESS));
+                return vec![];
+            }
+            let address = if declined.is_empty() { taken } else { free };
+            vec![from(&with_file(lease_reply(SERVER, address, message), "f"))]
+        },
+    );
     assert_eq!(lease.unwrap().address.address(), free);
     assert_eq!(declined, [taken]);
     // Its server is no worse for that than another one, which names no file.
@@ -856,7 +877,7 @@ fn an_address_in_use_is_declined() {
         discovered(
             LinkConfig::default(),
             1,
-            &[taken],
+            &[SERVER, taken],
             wish(),
             move |_, message| {
                 declined |= message.message_type() == Some(MessageType::Decline);
@@ -897,7 +918,7 @@ fn the_address_that_is_acknowledged_is_probed() {
         discovered(
             LinkConfig::default(),
             1,
-            &[taken],
+            &[SERVER, taken],
             wish(),
             |_, message| match message.message_type() {
                 Some(MessageType::Discover) => {
@@ -928,47 +949,15 @@ fn the_address_that_is_acknowledged_is_probed() {
 }
 
 #[test]
-fn the_address_that_the_firmware_had_is_not_probed() {
-    let other = Ipv4Addr::new(10, 0, 0, 101);
-    let answered = |acknowledged, wait| {
-        let wish = DhcpRequest {
-            requested_address: Some(ADDRESS),
-            ..wish()
-        };
-        discovered(
-            LinkConfig::default(),
-            1,
-            &[ADDRESS, other],
-            wish,
-            |_, message| {
-                let (address, micros) = match message.message_type() {
-                    Some(MessageType::Discover) => (ADDRESS, 0),
-                    Some(MessageType::Request) => (acknowledged, wait),
-                    _ => return vec![],
-                };
-                let reply = with_file(lease_reply(SERVER, address, message), "f");
-                vec![sent_by(SERVER, &reply, micros)]
-            },
-        )
-    };
-    // However long the acknowledgement takes.
-    for wait in [0, 200_000] {
-        let (lease, micros) = answered(ADDRESS, wait);
-        assert_eq!(lease.unwrap().address.address(), ADDRESS);
-        assert!((wait..wait + 14_000).contains(&micros), "{micros} us");
-    }
-    let (lease, _) = answered(other, 0);
-    assert!(matches!(
-        lease.unwrap_err(),
-        DhcpError::AddressInUse { address, .. } if address == other
-    ));
-}
-
-#[test]
-fn who_answers_arp_for_the_router_too_uses_no_address() {
-    // What the router's address is. Of itself alone, it says nothing.
-    for (router, is_taken) in [(SERVER, false), (ADDRESS, true)] {
-        let hosts = [SERVER, ADDRESS];
+fn who_answers_arp_for_all_addresses_uses_none() {
+    let other = Ipv4Addr::new(10, 0, 0, 155);
+    for (hosts, router, is_taken) in [
+        (vec![ADDRESS, other], SERVER, false),
+        (vec![ADDRESS], SERVER, true),
+        // A second address of the router's.
+        (vec![ADDRESS, SERVER], SERVER, true),
+        (vec![ADDRESS, other], other, true),
+    ] {
         let (lease, _) = discovered(LinkConfig::default(), 1, &hosts, wish(), |_, message| {
             let mut reply = with_file(lease_reply(SERVER, ADDRESS, message), "f");
             reply.options.set_addresses(option::ROUTERS, &[router]);

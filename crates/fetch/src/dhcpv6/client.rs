@@ -112,8 +112,10 @@ impl Client {
         } else if other {
             self.transaction_id = self.transaction_id.wrapping_add(1) & 0x00ff_ffff;
             self.begin(Exchange::InformationRequest, now);
-        } else {
-            self.unmanaged.get_or_insert(now);
+        } else if self.unmanaged.is_none() {
+            self.unmanaged = Some(now);
+            // Servers have the whole wait for an answer, also where no earlier message came through.
+            self.solicit.next = now;
         }
     }
 

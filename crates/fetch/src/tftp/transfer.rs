@@ -79,6 +79,8 @@ pub(super) struct Trial {
     pub(super) end: u64,
     /// [`Transfer::retransmissions`] when the trial began, and those for a first block that took its time.
     pub(super) retransmissions: u64,
+    /// Blocks are several frames, all of which may be dropped on the way.
+    pub(super) long: bool,
 }
 
 impl DatagramSink for Transfer {
@@ -359,6 +361,7 @@ impl Transfer {
         if self.next == 1
             && !self.gap
             && let Some(trial) = &mut self.trial
+            && !trial.long
         {
             trial.retransmissions += 1;
         }

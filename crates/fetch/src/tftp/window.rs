@@ -42,12 +42,13 @@ pub(super) fn window_is_short(asked: &TransferOptions, granted: &TransferOptions
 }
 
 impl Transfer {
-    /// Where it is `unsure` whether a window arrives, the first ones show it.
-    pub(super) fn begin_trial(&mut self, unsure: bool) {
-        let trial = unsure && self.window > 1;
+    /// Where it is not known whether a window arrives, the first ones show it: one of `long` blocks, or one that `probes` the receive buffers.
+    pub(super) fn begin_trial(&mut self, long: bool, probes: bool) {
+        let trial = (long || probes) && self.window > 1;
         self.trial = trial.then_some(Trial {
             end: TRIAL * u64::from(self.window),
             retransmissions: self.retransmissions,
+            long,
         });
     }
 

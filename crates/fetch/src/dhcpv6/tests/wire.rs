@@ -291,7 +291,8 @@ fn a_router_gives_an_address_and_a_server_without_addresses_the_rest() {
     };
     assert_eq!(address.octets()[..8], PREFIX.octets()[..8]);
     assert!((500_000..600_000).contains(&micros), "{micros} us");
-    assert_eq!(network.kinds, [MessageType::Solicit]);
+    // The second leaves when the router has spoken: the first may have been lost.
+    assert_eq!(network.kinds, [MessageType::Solicit; 2]);
 }
 
 #[test]

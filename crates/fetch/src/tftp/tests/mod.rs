@@ -1160,7 +1160,7 @@ fn a_gap_after_a_multiple_is_told_from_the_multiple() {
 fn three_round_trips_are_waited_for_on_trial_too() {
     let mut transfer = midway();
     for unsure in [false, true] {
-        transfer.begin_trial(unsure);
+        transfer.begin_trial(false, unsure);
         for (round_trip, millis) in [
             (None, 1000),
             (Some(1), 100),
@@ -1182,7 +1182,7 @@ fn three_round_trips_are_waited_for_on_trial_too() {
 fn a_late_first_block_fails_no_trial() {
     let late = || {
         let mut transfer = midway();
-        transfer.begin_trial(true);
+        transfer.begin_trial(false, true);
         transfer.timed_out();
         transfer.timed_out();
         transfer
@@ -1200,10 +1200,15 @@ fn a_late_first_block_fails_no_trial() {
     assert!(transfer.trial_failed());
     // The first block itself was lost.
     let mut transfer = midway();
-    transfer.begin_trial(true);
+    transfer.begin_trial(false, true);
     block(&mut transfer, 2, 1);
     transfer.timed_out();
     assert_eq!(transfer.retransmissions, 2);
+    assert!(transfer.trial_failed());
+    // Blocks of many frames may never arrive.
+    let mut transfer = midway();
+    transfer.begin_trial(true, false);
+    transfer.timed_out();
     assert!(transfer.trial_failed());
 }
 
