@@ -179,6 +179,11 @@ impl Cache {
         if ours {
             return;
         }
+        let late = |entry: &Entry| entry.address == update.address && now < entry.used + IN_USE;
+        if update.solicited && self.unanswered.iter().any(late) && self.has_room_for(update.address)
+        {
+            self.want(update.address, ours, now);
+        }
         let Some(entry) = self.find(update.address) else {
             return;
         };
@@ -470,6 +475,28 @@ mod tests {
         asked.retain(|(_, due)| *due != Due::Failed(ip(7)));
         let times: Vec<_> = asked.iter().map(|(ms, _)| ms - 35_000).collect();
         assert_eq!(times, [0, 100, 200, 1200, 2200]);
+    }
+
+    /// On a line whose round trip is longer than a question is waited for.
+    #[test]
+    fn an_answer_may_come_when_nobody_waits() {
+        for (at_ms, solicited, ours, mac) in [
+            (700, true, false, Some(A)),
+            (9_999, true, false, Some(A)),
+            (10_000, true, false, None),
+            (700, false, false, None),
+            (700, true, true, None),
+        ] {
+            let mut cache = Cache::default();
+            cache.want(ip(7), false, at(0));
+            for ms in 0..600 {
+                all_due(&mut cache, at(ms));
+            }
+            assert!(!cache.has(ip(7)));
+            cache.update(&says(7, A, solicited, true), ours, at(at_ms));
+            assert_eq!(cache.lookup(ip(7), at(at_ms)), mac, "{at_ms}");
+            assert_eq!(cache.has(ip(7)), mac.is_some());
+        }
     }
 
     /// One more than may be asked for at once, all of them wanted each turn.
