@@ -343,26 +343,17 @@ impl Client<'_> {
         if address != offered || owner.is_none() && acknowledged > probed {
             owner = stack.arp_probe(address).await;
         }
-        if let Some(owner) = owner {
-            // A router or switch with local proxy ARP answers for all addresses, and so for one at the network's other end.
-            let host = !lease.address.netmask().to_bits();
-            let other = Ipv4Addr::from_bits(address.to_bits() ^ host);
-            if other != address
-                && lease.router != Some(other)
-                && stack.arp_probe(other).await == Some(owner)
-            {
-                let owner = Mac(owner);
-                log::warn!("{owner} answers ARP for {other} as for {address}; taking the lease");
-            } else {
-                self.bootp
-                    .broadcast(&self.decline_message(offer, address).emit());
-                self.stack.sleep(DECLINE_PAUSE).await;
-                return Err(DhcpError::AddressInUse {
-                    server: offer.server,
-                    address,
-                    owner,
-                });
-            }
+        if let Some(owner) = owner
+            && !self.answers_for_all(owner, &lease).await
+        {
+            self.bootp
+                .broadcast(&self.decline_message(offer, address).emit());
+            self.stack.sleep(DECLINE_PAUSE).await;
+            return Err(DhcpError::AddressInUse {
+                server: offer.server,
+                address,
+                owner,
+            });
         }
         self.stack.configure(&lease.ipv4_config());
         // The acknowledgement has the last word, but there are servers that name the file in the offer alone.
@@ -402,6 +393,22 @@ impl Client<'_> {
         }
         log::debug!("lease {} from {source}", lease.address);
         Ok(lease)
+    }
+
+    /// Whether who answers ARP for the lease's address does so for one at the network's other end, too: a router or switch with local proxy
+    /// ARP, which has neither.
+    async fn answers_for_all(&self, owner: [u8; 6], lease: &Lease) -> bool {
+        let address = lease.address.address();
+        let host = !lease.address.netmask().to_bits();
+        let other = Ipv4Addr::from_bits(address.to_bits() ^ host);
+        let both = other != address
+            && lease.router != Some(other)
+            && self.stack.arp_probe(other).await == Some(owner);
+        if both {
+            let owner = Mac(owner);
+            log::warn!("{owner} answers ARP for {other} as for {address}; taking the lease");
+        }
+        both
     }
 
     /// REQUEST until ACK or NAK.

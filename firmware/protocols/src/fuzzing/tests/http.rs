@@ -206,14 +206,16 @@ fn a_child_goes_on_for_the_next_program() {
     loader.finish();
 }
 
+/// What has tokens answered for which something has come.
+const ANSWERS: [fn(&Loader, *mut HttpProtocol); 2] = [
+    |_, _| firmware::tick(),
+    |loader, child| assert_eq!(loader.poll(child), Status::SUCCESS),
+];
+
 /// Its memory is the program's own again.
 #[test]
 fn a_token_that_was_answered_may_be_freed() {
-    let answers: [fn(&Loader, *mut HttpProtocol); 2] = [
-        |_, _| firmware::tick(),
-        |loader, child| assert_eq!(loader.poll(child), Status::SUCCESS),
-    ];
-    for answer in answers {
+    for answer in ANSWERS {
         let loader = Loader::new(SILENT);
         let (_, child) = child(&loader);
         let tokens = three_tokens(&loader, child);
@@ -265,11 +267,7 @@ fn a_child_may_be_destroyed_by_the_function_of_its_first_token() {
 /// A function at TPL_NOTIFY runs as soon as its event is signalled below that. The first one frees all tokens, and closes the other events.
 #[test]
 fn all_are_answered_and_signalled_before_a_function_at_tpl_notify_runs() {
-    let answers: [fn(&Loader, *mut HttpProtocol); 2] = [
-        |_, _| firmware::tick(),
-        |loader, child| assert_eq!(loader.poll(child), Status::SUCCESS),
-    ];
-    for answer in answers {
+    for answer in ANSWERS {
         let loader = Loader::new(SILENT);
         let (_, child) = child(&loader);
         let tokens = three_tokens_at(&loader, child, Tpl::NOTIFY);
